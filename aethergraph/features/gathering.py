@@ -66,15 +66,22 @@ def fill_rows(
     """
     if not rows.checks_ids:
         check_rows(ids, rows.num_rows)
+        ids = ids.view()  # the batch's: a source that writes to them fails
+        ids.flags.writeable = False
     try:
         if dtype is None:
-            rows.gather_into(ids, out)
+            result: object = rows.gather_into(ids, out)
         else:
-            rows.widen_into(ids, out, dtype)
+            result = rows.widen_into(ids, out, dtype)  # type: ignore[func-returns-value]
     except OutOfRangeError as error:
         if rows.checks_ids:
             raise name_row(error, rows.num_rows) from None
         raise
+    if result is not None and result is not out:
+        raise InvalidArgumentError(
+            f"{rows.storage} returned a {type(result).__name__}: its gather_into() writes the rows "
+            "into out (out[...] = rows) and returns nothing"
+        )
 
 
 def result_of(
@@ -111,7 +118,7 @@ def widen_gathered(rows: RowSource, ids: NDArray[np.int64], out: NDArray[Any], d
     stored = empty((len(ids), *rows.row_shape), rows.array_dtype, f"{len(ids)} rows")
     code = native.DTYPE_CODES[dtype]
     widen(stored[:0], rows.dtype_name, out[:0], code)  # refuses a dtype before the rows are read
-    rows.gather_into(ids, stored)
+    fill_rows(rows, ids, stored)
     widen(stored, rows.dtype_name, out, code)
 
 

@@ -122,6 +122,8 @@ def check_result(rows: RowSource, result: Any, count: int) -> NDArray[Any]:
     shape, dtype = (count, *rows.row_shape), rows.array_dtype
     if not isinstance(result, np.ndarray):
         wrong = f"a {type(result).__name__} instead of a numpy array"
+    elif isinstance(result, np.ma.MaskedArray):
+        wrong = "a masked array, whose masked rows are of no value,"
     elif result.shape != shape:
         wrong = f"shape {result.shape} instead of {shape}"
     elif result.dtype != dtype:

@@ -330,10 +330,10 @@ class GraphWriter:
         arrays = list[ArrayMeta]()
         parts: list[NodeParts | EdgeParts] = [node for _, node in node_types]
         parts += [edge for _, edge in edge_types]
-        for owner, (_, node) in enumerate(node_types):
-            arrays += self._attributes(node.node_attrs, owner)
-        for owner, (_, edge) in enumerate(edge_types):
-            arrays += self._attributes(edge.edge_attrs, owner)
+        for owner, (node_type, node) in enumerate(node_types):
+            arrays += self._attributes(node.node_attrs, owner, node_type.num_nodes)
+        for owner, (edge_type, edge) in enumerate(edge_types):
+            arrays += self._attributes(edge.edge_attrs, owner, edge_type.num_edges)
         self.meta = FileMeta(
             tuple(kind for kind, _ in node_types),
             tuple(kind for kind, _ in edge_types),
@@ -374,10 +374,15 @@ class GraphWriter:
             attrs=attrs,
         )
 
-    def _attributes(self, table: AttributeTable, owner: int) -> list[ArrayMeta]:
+    def _attributes(self, table: AttributeTable, owner: int, count: int) -> list[ArrayMeta]:
         metas = []
         for name in sorted(table) if self.attrs else ():
             store = table[name]
+            if store.num_rows != count:  # a source of others may have changed since it was attached
+                raise InvalidArgumentError(
+                    f"{table.kind}_attrs[{name!r}] has {store.num_rows} rows by now, but the graph "
+                    f"has {count} {table.kind}s: save with as many, or with attrs=False"
+                )
             self.stores.append(store)
             metas.append(ArrayMeta(name, table.kind, owner, store.dtype_name, store.shape))
         return metas

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 from numpy.typing import ArrayLike
 
@@ -107,7 +108,14 @@ def as_ahead(value: Any) -> Ahead:
     Raises:
         InvalidArgumentError: it is neither.
     """
-    return value if isinstance(value, Ahead) else Ahead(as_count(value, "ahead"))
+    if isinstance(value, Ahead):
+        return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < 0:
+        raise InvalidArgumentError(
+            f"ahead = {shown(value)} is no number of batches: give one, 0 for none, or "
+            "aethergraph.loading.Ahead(batches, threads, plan)"
+        )
+    return Ahead(operator.index(value))
 
 
 def as_order(value: Any) -> Order:

@@ -81,7 +81,10 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
     group = _group()
     if isinstance(world_size, str):
         as_choice(world_size, ("auto",), "world_size")
-        world_size = 1 if group is None else group.get_world_size()
+        if group is None:  # until there is one, this is one process, whatever its rank will be
+            as_count(0 if rank is None else rank, "rank")
+            return Share(last_round=last_round)
+        world_size = group.get_world_size()
     size = as_count(world_size, "world_size")
     if size < 1:
         raise InvalidArgumentError(f"world_size = {size} is not at least 1")

@@ -187,6 +187,7 @@ class Wrong(Minimal):
         (lambda n: np.zeros(n, np.float32), r"shape \(\d+,\) instead of \(\d+, 3\)"),
         (lambda n: np.zeros((n, 3)), "dtype float64 instead of float32"),
         (lambda n: [[0.0] * 3] * n, "a list instead of a numpy array"),
+        (lambda n: np.ma.masked_array(np.zeros((n, 3), np.float32)), "a masked array, whose"),
         (lambda n: None, "a NoneType instead of a numpy array"),
     ],
 )  # fmt: skip
@@ -235,6 +236,41 @@ def test_a_source_gets_checked_ids_and_memory_of_its_own_dtype(kind: Any) -> Non
     with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 40 is not in 0..39"):
         rows.gather([1, 40])
     assert asked == 2 * [(np.int64, True, np.float32)]
+
+
+def test_a_row_source_that_does_not_fill_out_is_told() -> None:
+    class Returning(Ranged):
+        def gather_into(self, ids: Any, out: Any) -> None:
+            return self.rows[ids]  # type: ignore[no-any-return]
+
+    class Filling(Ranged):
+        def gather_into(self, ids: Any, out: Any) -> Any:
+            return self.rows.take(ids, 0, out)
+
+    class Shifting(Ranged):
+        def gather_into(self, ids: Any, out: Any) -> None:
+            ids += 1
+
+    graph, rows = ring(), numbers(NUM_NODES, 3)
+    graph.node_attrs["x"] = Returning(rows)
+    with pytest.raises(InvalidArgumentError, match=r"Returning returned a ndarray: .* into out"):
+        next(iter(SubgraphLoader(graph, [2], batch_size=4)))
+    with pytest.raises(InvalidArgumentError, match="Returning returned"):
+        Returning(rows).gather([1], dtype="float64")
+    np.testing.assert_array_equal(Filling(rows).gather([3, 1]), rows[[3, 1]])
+    ids = np.arange(4)
+    with pytest.raises(ValueError, match="read-only"):
+        Shifting(rows).gather(ids)
+    assert ids.tolist() == [0, 1, 2, 3]
+
+
+def test_a_source_that_has_changed_is_not_saved(tmp_path: Path) -> None:
+    graph, source = ring(), Ranged(numbers(NUM_NODES, 3))
+    graph.node_attrs["x"] = source
+    source.rows = numbers(NUM_NODES + 2, 3)
+    with pytest.raises(InvalidArgumentError, match=r"node_attrs\['x'\] has 42 rows by now, .* 40 "):
+        graph.save(tmp_path / "graph.aeg")
+    assert not (tmp_path / "graph.aeg").exists()
 
 
 def lacks(*names: str, **more: Any) -> Any:

@@ -154,9 +154,11 @@ def test_a_group_may_come_after_the_loader(monkeypatch: pytest.MonkeyPatch) -> N
     graph = random_graph(50)
     options: dict[str, Any] = {"batch_size": 10, "order": Order(world_size="auto")}
     early, used = (SubgraphLoader(graph, [2], **options) for _ in range(2))
+    second = SubgraphLoader(graph, [2], batch_size=10, order=Order(1, "auto"))
     batches = partition_aligned_batches(np.arange(50), 10, world_size="auto")
     assert len(early) == len(list(used)) == len(batches) == 5
     monkeypatch.setitem(sys.modules, "torch.distributed", group_of(3, 2))
+    assert [batch.seeds[0] for batch in second] == [10, 40]
     for loader in (early, used):
         assert [len(loader), [b.seeds[0] for b in loader]] == [2, [20, 0]]
     assert len(batches) == len(list(batches)) == 2

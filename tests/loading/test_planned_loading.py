@@ -117,7 +117,10 @@ def test_numbers_are_checked(folder: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(errors.InvalidArgumentError, match=message):
             Ahead(**change)  # type: ignore[arg-type]
-    for ahead, message in ((-1, "ahead = -1"), ("2", "ahead must be an integer")):
+    for ahead, message in (
+        (-1, "ahead = -1 is no number"),
+        ("2", r"'2' is no number of batches: .*Ahead\(batches"),
+    ):
         with pytest.raises(errors.InvalidArgumentError, match=message):
             loader_of(graph, ahead=ahead)
 
