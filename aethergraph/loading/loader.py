@@ -370,7 +370,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         def gather(number: int, column: Column) -> NDArray[Any]:
             rows, ids = column.rows, self._ids(subgraph, number)
             dtype = _FLOAT32 if rows.dtype_name == "bfloat16" else rows.array_dtype
-            out = self.buffers.lend((ids.shape[0], *rows.row_shape), dtype)
+            # Of others they may be numpy's numbers, which the compiled pool does not take.
+            out = self.buffers.lend((ids.shape[0], *map(int, rows.row_shape)), dtype)
             plan = None if plans is None else plans.get(number)
             with stage("gather", column.name, rows):
                 return gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)

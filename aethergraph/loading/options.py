@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -110,12 +110,16 @@ def as_ahead(value: Any) -> Ahead:
     """
     if isinstance(value, Ahead):
         return value
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < 0:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except Exception:  # an array raises whatever it likes
+        number = -1
+    if not 0 <= number < 2**63:
         raise InvalidArgumentError(
             f"ahead = {shown(value)} is no number of batches: give one, 0 for none, or "
             "aethergraph.loading.Ahead(batches, threads, plan)"
         )
-    return Ahead(operator.index(value))
+    return Ahead(number)
 
 
 def as_order(value: Any) -> Order:

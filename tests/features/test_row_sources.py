@@ -238,6 +238,19 @@ def test_a_source_gets_checked_ids_and_memory_of_its_own_dtype(kind: Any) -> Non
     assert asked == 2 * [(np.int64, True, np.float32)]
 
 
+@pytest.mark.parametrize("width", [3, 3000])  # of small arrays, and of those from the pool
+def test_a_shape_may_hold_numbers_of_numpy(width: int) -> None:
+    class Numpy(Ranged):
+        @property
+        def shape(self) -> tuple[int, ...]:
+            return tuple(map(np.int64, self.rows.shape))
+
+    graph, rows = ring(), numbers(NUM_NODES, width)
+    graph.node_attrs["x"] = Numpy(rows)
+    batch = next(iter(SubgraphLoader(graph, [2], batch_size=30)))
+    np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
+
+
 def test_a_row_source_that_does_not_fill_out_is_told() -> None:
     class Returning(Ranged):
         def gather_into(self, ids: Any, out: Any) -> None:
