@@ -172,7 +172,7 @@ class NativeSampler:
         "_size",
         "_vectors",
         "num_types",
-        "own",
+        "own_lists",
         "relations",
     )
 
@@ -186,7 +186,7 @@ class NativeSampler:
     ) -> None:
         self._handle: Any = None
         #: Lists that it takes again for its next sample, if they were pinned for it alone.
-        self.own: OwnLists | None = None
+        self.own_lists: OwnLists | None = None
         self.relations = tuple(relations)
         self.num_types = len(num_nodes)
         self._guards = guards_of(relations)
@@ -229,22 +229,22 @@ class NativeSampler:
 
     def forget(self) -> None:
         """Let go of the relations, until :meth:`retarget` brings others."""
-        self.relations, self._guards, self.own = (), [], None
+        self.relations, self._guards, self.own_lists = (), [], None
 
     def rest(self) -> None:
         """Let the lists of its own rest, until :meth:`wake`; without them, let go of all."""
-        if self.own is None:
+        if self.own_lists is None:
             self.forget()
             return
         self._guards = []
-        self.own.rest()
+        self.own_lists.rest()
 
     def wake(self, relations: Sequence[NativeRelation]) -> bool:
         """Go on with lists of its own that were pinned for ``relations``, as of the last commit.
 
         False: it has none, or others are needed; it has let go of them.
         """
-        lists, self.own = self.own, None
+        lists, self.own_lists = self.own_lists, None
         if lists is None or not lists.are_of(relations) or not lists.wake():
             self.forget()
             return False
@@ -252,7 +252,7 @@ class NativeSampler:
             self._guards = guards_of(self.relations)
         else:  # there are more nodes
             self.retarget(*lists.pinned)
-        self.own = lists
+        self.own_lists = lists
         return True
 
     @property

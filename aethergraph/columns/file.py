@@ -196,7 +196,7 @@ class ColumnFile:
         unit = entry.text("unit") if kind == "time" else None
         entry.require(unit is None or is_unit(unit), f"unit = {shown(unit)} is unknown")
         entry.need("statistics")
-        statistics = Fields(entry.found["statistics"], entry.complaint, f"statistics of a {kind}")
+        statistics = Fields(entry.values["statistics"], entry.complaint, f"statistics of a {kind}")
         if kind in ("bool", "category"):
             statistics.items("counts", is_count)
         elif kind != "text":
@@ -208,9 +208,9 @@ class ColumnFile:
         if kind == "number":
             statistics.need("mean", "std")
             for name in ("mean", "std"):
-                value = statistics.found[name]
+                value = statistics.values[name]
                 entry.require(value is None or _is_number(value), f"{name} = {shown(value)}")
-        return Column(entry.text("name"), kind, dtype, unit, statistics.found)
+        return Column(entry.text("name"), kind, dtype, unit, statistics.values)
 
     def _texts(self, number: int, name: str, count: int | None) -> native.KeyBlock:
         arrays = []

@@ -103,7 +103,7 @@ def check_current(fields: Fields, description: Mapping[str, Any]) -> None:
     if fields.text("base", None) is not None:
         for name in ("nodes", "edge_ids"):
             fields.need(name)
-            fields.require(fields.found[name] is not None, f"{name} = None, but there is a base")
+            fields.require(fields.values[name] is not None, f"{name} = None, but there is a base")
     nodes = fields.table("nodes", _is_nodes, None)
     names = list(description["num_nodes"])
     proper = nodes is None or list(nodes) == names

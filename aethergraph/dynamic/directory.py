@@ -227,7 +227,7 @@ class LiveDirectory:
                 f"versions up to {_VERSION}"
             )
         check_description(fields)
-        return fields.found
+        return fields.values
 
     def current(self) -> dict[str, Any]:
         """Read which base counts, and what belongs to its commit.
@@ -237,7 +237,7 @@ class LiveDirectory:
         """
         fields = self._read("CURRENT")
         check_current(fields, self.description())
-        return fields.found
+        return fields.values
 
     @_named
     def _read(self, name: str) -> Fields:
@@ -257,8 +257,8 @@ class LiveDirectory:
             message = f"{path} does not exist: there is no live graph"
             raise MissingFileError(errno.ENOENT, message, str(path)) from None
         fields = read_fields(content, damaged)
-        checksum = fields.found.pop("checksum", None)  # older builds wrote none
-        if checksum is not None and checksum != _checksum(fields.found):
+        checksum = fields.values.pop("checksum", None)  # older builds wrote none
+        if checksum is not None and checksum != _checksum(fields.values):
             raise damaged(
                 "its checksum is not that of its fields (after a change by hand leave the field "
                 "checksum out)"
@@ -460,7 +460,7 @@ class LiveDirectory:
                 f"{path} belongs to another user, or others may write to it: a live graph is "
                 "attached by its own user"
             )
-        return self._read("LIVE").found
+        return self._read("LIVE").values
 
     def published(self) -> tuple[int, int] | None:
         """Return what differs after each :meth:`publish`; None: nobody has the graph open."""

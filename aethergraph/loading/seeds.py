@@ -27,10 +27,10 @@ class Seeds:
 
     Args:
         schema: types of the graph.
-        given: ids or a mask over the nodes, or None for every node; of a typed graph any of these
+        seeds: ids or a mask over the nodes, or None for every node; of a typed graph any of these
             by node type.
         times: None, or the latest time that each seed may see, likewise.
-        names: names of ``given`` and ``times`` in messages.
+        names: names of ``seeds`` and ``times`` in messages.
 
     Raises:
         InvalidArgumentError: seeds without types or of a type that is none; another number of

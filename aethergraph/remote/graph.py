@@ -102,10 +102,10 @@ def open_graph(
     graph: ForeignGraph | ForeignHeteroGraph
     lease = _open_lease(url, layout, at)
     if lease is not None:
-        if typed is False and lease.told.typed:
+        if typed is False and lease.facts.typed:
             lease.close()
-            raise _several(url, len(lease.told.nodes), len(lease.told.relations))
-        of_types = lease.told.typed or bool(typed)
+            raise _several(url, len(lease.facts.nodes), len(lease.facts.relations))
+        of_types = lease.facts.typed or bool(typed)
         source = (LeasedTypes if of_types else LeasedLists)(url, layout, lease)
         graph = as_graph(source, layout=layout)
         return graph

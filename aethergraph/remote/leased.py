@@ -102,7 +102,7 @@ class _Relation(NamedTuple):
         return edge_type
 
 
-class _Told(NamedTuple):
+class _Facts(NamedTuple):
     """Commit of a live graph, and the lease of it, as a server describes them."""
 
     lease: str
@@ -123,7 +123,7 @@ class _Told(NamedTuple):
         return "lists"
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> _Told:
+    def of(cls, facts: Mapping[str, Any]) -> _Facts:
         description = cls(
             str(facts["lease"]), str(facts["graph"]), int(facts["commit"]), float(facts["seconds"]),
             bool(facts["typed"]),
@@ -144,16 +144,16 @@ class _Told(NamedTuple):
             raise ValueError("one type with several")
         return description
 
-    def is_as(self, before: _Told) -> bool:
+    def is_as(self, before: _Facts) -> bool:
         """Return whether it is the same lease."""
         return self.lease == before.lease
 
-    def difference(self, before: _Told) -> str:
+    def difference(self, before: _Facts) -> str:
         """Say how it differs."""
         return f"commit {self.commit}, before {before.commit}"
 
 
-_NOTHING = _Told("", "", 0, 0.0, True, {}, {}, (), None, None, None)
+_NOTHING = _Facts("", "", 0, 0.0, True, {}, {}, (), None, None, None)
 
 
 class _Asking:
@@ -162,7 +162,7 @@ class _Asking:
     def __init__(self, at: int | None, token: str | None) -> None:
         self._at, self._token = at, token
 
-    def __call__(self, connection: Connection, name: str) -> _Told:
+    def __call__(self, connection: Connection, name: str) -> _Facts:
         request: dict[str, Any] = {"graph": name, "at": self._at}
         if self._token is not None:
             request = {"lease": self._token}
@@ -171,7 +171,7 @@ class _Asking:
         if not facts:
             return _NOTHING
         try:
-            description = _Told.of(facts)
+            description = _Facts.of(facts)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise wire.WireError("a description that cannot be read") from None
         self._token = description.lease
@@ -195,12 +195,12 @@ class Lease:
         self._address, self._at = address, at
         # No method of this object: it would only be let go of when the collector comes.
         self.endpoint = Endpoint(address, address.locations[0], _Asking(at, token), leaves=True)
-        self.told: _Told = self.endpoint.table
+        self.facts: _Facts = self.endpoint.table
 
     @property
     def is_there(self) -> bool:
         """False if the server has no live graph of this name."""
-        return self.told is not _NOTHING
+        return self.facts is not _NOTHING
 
     def gather(
         self, number: int, ids: NDArray[np.int64], out: NDArray[Any],
@@ -222,7 +222,7 @@ class Lease:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.endpoint.leaves = False  # the copy has no connection yet
-        return Lease, (self._address, self._at, self.told.lease)
+        return Lease, (self._address, self._at, self.facts.lease)
 
 
 class LeasedRows(RowTable):
@@ -342,7 +342,7 @@ class _LeasedEdges:
     """Lists of one edge type of a live graph; see ``fill_edges`` for the members."""
 
     def __init__(self, url: str, layout: str, lease: Lease, relation: _Relation) -> None:
-        self._asked = _ask(lease, relation, layout, lease.told.nodes, url)
+        self._asked = _ask(lease, relation, layout, lease.facts.nodes, url)
         self.topology = self._asked.handle
         self.other_lists = other_lists(url, layout, relation.lists)
         self.edge_attrs = _rows(lease, relation.attrs)
@@ -354,7 +354,7 @@ class LeasedLists(_LeasedEdges):
     """Lists of a live graph of one type, as a :class:`aethergraph.protocols.TopologySource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
-        description = lease.told
+        description = lease.facts
         [relation], [(kind, _)] = description.relations, description.nodes.items()
         super().__init__(url, layout, lease, relation)
         self._url, self._layout, self._lease = url, layout, lease
@@ -378,7 +378,7 @@ class LeasedTypes:
     """Lists of a live graph by edge type, as a :class:`aethergraph.protocols.TypedGraphSource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
-        description = lease.told
+        description = lease.facts
         self._url, self._layout, self._lease = url, layout, lease
         self.num_nodes, self.lsn = description.nodes, description.commit
         self.time_unit, self.time_zone = description.time_unit, description.time_zone

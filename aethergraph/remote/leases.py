@@ -77,7 +77,7 @@ class _Held:
         self.tables: dict[int, ServedRows] = {}
         self._first = first
         self._lists: list[Any] = []
-        self.told = self._describe(commit.now)
+        self.facts = self._describe(commit.now)
         self.leases = 0
 
     @property
@@ -344,7 +344,7 @@ class Leases:
                 )
                 self._sweeper.start()
             self._changed.notify_all()
-        return {**holding.told, "lease": token, "seconds": self._seconds}
+        return {**holding.facts, "lease": token, "seconds": self._seconds}
 
     def _found(self, name: str, commit: Taken) -> _Held | None:
         """Return what is held already of a commit that was taken. The lock is held."""
@@ -386,7 +386,7 @@ class Leases:
             self._take_out(connection, lease)
             self._sweep()
             left = lease.until - time.monotonic()
-            return {**lease.held.told, "lease": token, "seconds": left}
+            return {**lease.held.facts, "lease": token, "seconds": left}
 
     def leave(self, connection: Hashable, orderly: bool = False) -> None:
         """Note that a connection has ended, or needs its leases no more.

@@ -290,7 +290,7 @@ class NativeEngine(SampleEngine[S]):
             sampler = native.NativeSampler(*arguments)
         elif sampler.relations is not arguments[0]:
             sampler.retarget(arguments[0], arguments[1])
-        sampler.own = own_lists
+        sampler.own_lists = own_lists
         return sampler
 
     def give_back(self, sampler: native.NativeSampler) -> None:

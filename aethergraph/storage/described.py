@@ -71,7 +71,7 @@ class Fields:
     """Fields of an object in a description, each read as what it has to be.
 
     Args:
-        found: the object, which may be anything.
+        value: the object, which may be anything.
         complaint: makes the error of what is wrong with it.
         place: where it stands, for messages.
     """
@@ -79,7 +79,7 @@ class Fields:
     def __init__(self, value: Any, complaint: Complaint, place: str = "") -> None:
         self.complaint, self._place = complaint, place
         self.require(isinstance(value, dict), f"{place or 'it'} holds no object")
-        self.found: dict[str, Any] = value
+        self.values: dict[str, Any] = value
 
     def require(self, condition: bool, complaint: str) -> None:
         """Raise the error of the description unless a condition holds."""
@@ -89,10 +89,10 @@ class Fields:
     def need(self, *names: str) -> None:
         """Raise the error of the description unless there are fields of these names."""
         for name in names:
-            self.require(name in self.found, f"{name!r} is missing")
+            self.require(name in self.values, f"{name!r} is missing")
 
     def _get(self, name: str, fits: Callable[[Any], bool], default: Any, problem: str) -> Any:
-        value = self.found.get(name, default)
+        value = self.values.get(name, default)
         where = f" in {self._place}" if self._place else ""
         self.require(value is not _REQUIRED, f"{name!r} is missing{where}")
         proper = value is default or fits(value)
@@ -152,7 +152,7 @@ class Fields:
 
     def object(self, name: str) -> Fields | None:
         """Return the fields of an object within; None: there is none."""
-        value = self.found.get(name)
+        value = self.values.get(name)
         return None if value is None else Fields(value, self.complaint, name)
 
     def objects(self, name: str, place: str) -> Iterator[Fields]:

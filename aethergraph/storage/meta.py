@@ -236,7 +236,7 @@ def _decode_keys(fields: Fields) -> KeysMeta:
     fields.require(1 <= len(types) <= 64, f"there are keys of {len(types)} columns")
     count, first = fields.count("count"), fields.count("first_id")
     fields.require(count + first < 1 << 62, f"there are too many keys, {count}")
-    return KeysMeta(tuple(types), count, first, fields.found.get("equal_hashes") == "by bytes")
+    return KeysMeta(tuple(types), count, first, fields.values.get("equal_hashes") == "by bytes")
 
 
 class SectionTable:

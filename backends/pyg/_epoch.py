@@ -63,7 +63,7 @@ class EpochIterator:
         batches: the iterator that makes them.
         epoch: theirs.
         current: the loader's.
-        held: what is to live until the end.
+        snapshots: held until the end.
     """
 
     def __init__(

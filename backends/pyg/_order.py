@@ -31,7 +31,7 @@ class Generators:
     """Generators that a loader and its samplers draw from, to keep their states.
 
     Args:
-        given: the loader's generator, None for torch's own, and those of its samplers.
+        *candidates: the loader's generator, None for torch's own, and those of its samplers.
     """
 
     def __init__(self, *candidates: Any) -> None:
@@ -44,12 +44,13 @@ class Generators:
             None if generator is torch.default_generator else generator
             for generator in (candidates[0], None, *extra)
         )
-        self._given = list({id(generator): generator for generator in named}.values())
+        self._generators = list({id(generator): generator for generator in named}.values())
 
     @property
     def _all(self) -> list[torch.Generator]:
         return [
-            torch.default_generator if generator is None else generator for generator in self._given
+            torch.default_generator if generator is None else generator
+            for generator in self._generators
         ]
 
     def states(self) -> list[torch.Tensor]:

@@ -64,7 +64,7 @@ class TablesCheck(TypedBuild):
                     self._check_edges(number, spec)
         finally:
             self._journal.remove()
-        self._report.problems = self._problems.found
+        self._report.problems = self._problems.problems
         self._report.notes = self.result.notes
         return self._report
 

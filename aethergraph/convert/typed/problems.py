@@ -71,7 +71,7 @@ class AllProblems(Problems):
     """Problems of a check, which collects all: rows alike in all but their values are one.
 
     Attributes:
-        found: the problems.
+        problems: the problems of all tables, in the order in which they came.
         left_out: number of rows that :meth:`read` has left out.
     """
 
@@ -79,7 +79,7 @@ class AllProblems(Problems):
 
     def __init__(self) -> None:
         self.left_out = 0
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
         self._by_kind: dict[tuple[str, str | None, str], Problem] = {}
 
     def add(self, table: str, error: AetherError, rows: int = 0) -> None:
@@ -90,7 +90,7 @@ class AllProblems(Problems):
         kind = (table, column, _VALUES.sub("*", problem))
         if kind not in self._by_kind:
             self._by_kind[kind] = Problem(table, str(error), 0)
-            self.found.append(self._by_kind[kind])
+            self.problems.append(self._by_kind[kind])
         self._by_kind[kind].rows += rows
 
     def read(self, table: str, batch: Batch, step: Callable[[Batch], Any]) -> None:

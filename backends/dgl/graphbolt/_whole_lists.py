@@ -45,7 +45,7 @@ class Hop:
     Args:
         schema: the graph.
         seeds: the nodes by node type.
-        found: a sample of all their edges.
+        sample: a sample of all their edges.
         prob: the name of the weights or the mask that the sample was drawn by; None: neither.
     """
 
