@@ -13,8 +13,8 @@
 They then go through every loader and framework adapter. The abstract types on the right are for
 classes that can do more, and for ours.
 
-This module stays interpreted and imports nothing of the package, so that other packages can depend
-on it cheaply.
+This module stays interpreted and imports nothing of the package before rows are gathered, so that
+other packages can depend on it cheaply.
 """
 
 from __future__ import annotations

@@ -341,10 +341,7 @@ class NativeSampler:
         options.key = key
         options.task = thread_task()
         lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
-        if exclude is None:
-            options.exclude = ffi.NULL
-        else:
-            lent.append(lend_excluded(options, exclude))
+        lent.append(lend_excluded(options, exclude))
         return lent
 
     def pack(
@@ -460,9 +457,6 @@ def lend_seeds(
     ids = seeds[number]
     out.count = len(ids)
     out.ids = kept_ids = ffi.from_buffer("int64_t[]", ids)
-    if since is None and until is None:
-        out.since = out.until = ffi.NULL
-        return (kept_ids,)
     out.since = kept_since = _lend_bounds(since, number, len(ids))
     out.until = kept_until = _lend_bounds(until, number, len(ids))
     return kept_ids, kept_since, kept_until

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import CorruptFileError, LimitError, SnapshotExpiredError
-from aethergraph.features.feature_table import plain_rows
+from aethergraph.features.stored_rows import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
 

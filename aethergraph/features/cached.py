@@ -218,9 +218,7 @@ class CachedRows(RowTable):
                 "source has rows that change: give max_age=, the seconds that a copy may be used"
             )
         self._cache = _Cache(rows, self._budget, self._max_age)
-        self._is_closed = False
-        self._code, self._dtype = self._cache.code, rows.array_dtype
-        self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
+        self._set_form(self._cache.code, (rows.num_rows, *rows.row_shape))
         made(self)
 
     def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
@@ -264,11 +262,6 @@ class CachedRows(RowTable):
         """Return counts of hits and of the source's gathers in this process."""
         self.check_open()
         return self._cache.stats()
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._is_closed
 
     def close(self) -> None:
         """Drop the cached rows; the source stays open."""

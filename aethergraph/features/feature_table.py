@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids, read_only
+from aethergraph._checks.arrays import read_only
 from aethergraph._checks.attributes import read_property
-from aethergraph._checks.options import as_list
 from aethergraph._tracepoints import made
-from aethergraph.errors import AbsentError, InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.files import (
     FoundRows,
     Origin,
@@ -27,9 +25,8 @@ from aethergraph.features.files import (
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph.features.memmaps import MappedArray
-from aethergraph.features.plan import RowPlan
 from aethergraph.features.rows import as_rows, as_tensor
-from aethergraph.features.table import RowTable
+from aethergraph.features.stored_rows import NativeHandle, StoredRows
 from aethergraph.protocols import RowSource, SharedFile
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import (
@@ -46,15 +43,12 @@ from aethergraph.storage.value_columns import ValueColumn
 if TYPE_CHECKING:
     from aethergraph.storage.paging import Paging
 
-__all__ = ["FeatureTable", "Storage", "plain_rows"]
+__all__ = ["FeatureTable", "Storage"]
 
 S = TypeVar("S", bound="FeatureTable")
 
-#: Rows in memory, in a file behind a cache, and in a graph's file that is read by page.
-NativeTable: TypeAlias = native.NativeRows | native.FileRows | ValueColumn
 
-
-class FeatureTable(RowTable):
+class FeatureTable(StoredRows):
     """Rows of features, labels, masks...: ``shape = (num_rows, ...)``, of any stored dtype.
 
     Open a file with :meth:`load` or wrap an array with :meth:`from_array`, then ask for rows::
@@ -86,18 +80,9 @@ class FeatureTable(RowTable):
             read_property(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    checks_ids = True
-
-    #: The rows; None: they are closed, or a subclass gathers them.
-    _rows: NativeTable | None
-    _is_closed: bool = False
-    #: All rows, if they are memory or mapped.
-    _array: NDArray[Any] | None
-    _guard: native.FileGuard | None
     _origin: Origin | None
     _storage: str
     _is_writable: bool
-    #: The store of the rows in their stored dtype, if this store converts them; else None.
     _stored: FeatureTable | None = None
     #: Place of an array that numpy has mapped from a file; else None.
     _mapped: MappedArray | None = None
@@ -124,7 +109,7 @@ class FeatureTable(RowTable):
     @classmethod
     def _over(
         cls: type[S],
-        rows: NativeTable | None,
+        rows: NativeHandle | None,
         code: int,
         shape: tuple[int, ...],
         origin: Origin | None,
@@ -133,14 +118,11 @@ class FeatureTable(RowTable):
         self = cls.__new__(cls)
         self._rows = rows
         self._array = None
-        self._code = code
         self._guard = None
         self._origin = origin
         self._storage = storage
         self._is_writable = False
-        self._row_shape = shape[1:]
-        self._num_rows = shape[0]
-        self._dtype = native.ARRAY_DTYPES[code]
+        self._set_form(code, shape)
         return self
 
     # ---- construction --------------------------------------------------------------------
@@ -186,9 +168,9 @@ class FeatureTable(RowTable):
         check_cache(storage, hot_share, hot=hot, frequency=frequency)
         budget = Budget.optional(memory_budget)
         before = identity(path)
-        stored_rows = find_rows(path, "mmap" if storage == "uring" else storage)
+        found_rows = find_rows(path, "mmap" if storage == "uring" else storage)
         store = cls._place(
-            stored_rows, before, storage, budget, hot=hot, frequency=frequency, hot_share=hot_share,
+            found_rows, before, storage, budget, hot=hot, frequency=frequency, hot_share=hot_share,
             progress=progress,
         )  # fmt: skip
         return store if dtype is None else store.astype(dtype)
@@ -196,7 +178,7 @@ class FeatureTable(RowTable):
     @classmethod
     def _place(
         cls,
-        stored_rows: FoundRows,
+        found_rows: FoundRows,
         before: tuple[int, ...],
         storage: str,
         budget: Budget | None,
@@ -207,49 +189,49 @@ class FeatureTable(RowTable):
         progress: native.Progress | None = None,
     ) -> FeatureTable:
         """Open the rows where ``storage`` says; see :meth:`load`."""
-        path = stored_rows.origin.path
-        chosen = choose_storage(storage, stored_rows.array.nbytes, budget, path)
-        if chosen == "uring" and stored_rows.is_mapped:
-            cache = choose_cache(stored_rows.array, budget, hot, frequency, hot_share)
+        path = found_rows.origin.path
+        chosen = choose_storage(storage, found_rows.array.nbytes, budget, path)
+        if chosen == "uring" and found_rows.is_mapped:
+            cache = choose_cache(found_rows.array, budget, hot, frequency, hot_share)
             try:
-                return cls._read(stored_rows, before, cache, progress)
+                return cls._read(found_rows, before, cache, progress)
             except (UnsupportedError, InvalidArgumentError) as error:
                 map_instead(error, storage, budget, path)
             chosen = "mmap"
-        return cls._open(stored_rows, chosen, progress)
+        return cls._open(found_rows, chosen, progress)
 
     @classmethod
     def _open(
         cls,
-        stored_rows: FoundRows,
+        found_rows: FoundRows,
         storage: str,
         progress: native.Progress | None,
     ) -> FeatureTable:
-        array, code, guard, origin, _ = stored_rows
-        if not stored_rows.is_mapped:  # empty, or converted while it was read
+        array, code, guard, origin, _ = found_rows
+        if not found_rows.is_mapped:  # empty, or converted while it was read
             return cls._make(array, code, origin=origin)
         origin.storage = storage
         if storage == "memory":
             return cls._make(copy_to_memory(array, guard, progress), code, origin=origin)
-        return cls._map(stored_rows)
+        return cls._map(found_rows)
 
     @classmethod
-    def _map(cls, stored_rows: FoundRows) -> FeatureTable:
-        array, code, guard, origin, _ = stored_rows
+    def _map(cls, found_rows: FoundRows) -> FeatureTable:
+        array, code, guard, origin, _ = found_rows
         native.advise(array, native.ADVICE_RANDOM)
         return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
 
     @classmethod
     def _read(
         cls,
-        stored_rows: FoundRows,
+        found_rows: FoundRows,
         before: tuple[int, ...],
         cache: RowCache,
         progress: native.Progress | None,
     ) -> FeatureTable:
-        origin = stored_rows.origin.stored("uring", cache)
-        rows = open_rows(stored_rows, before, cache, progress)
-        self = cls._over(rows, rows.code, stored_rows.array.shape, origin, "uring")
+        origin = found_rows.origin.stored("uring", cache)
+        rows = open_rows(found_rows, before, cache, progress)
+        self = cls._over(rows, rows.code, found_rows.array.shape, origin, "uring")
         made(self)
         return self
 
@@ -267,11 +249,11 @@ class FeatureTable(RowTable):
         accesses go through the mapping. ``edges_of`` are the lists whose edges the rows belong to,
         if they belong to edges.
         """
-        stored_rows = find_section(table, number)
-        array, code, guard, origin, _ = stored_rows
+        found_rows = find_section(table, number)
+        array, code, guard, origin, _ = found_rows
         column = None if paging is None else paging.column_of(array, code, edges_of)
         if column is None:
-            return cls._map(stored_rows)
+            return cls._map(found_rows)
         self = cls._over(column, code, array.shape, origin, "uring")
         self._array, self._guard = read_only(array), guard
         return self
@@ -364,46 +346,6 @@ class FeatureTable(RowTable):
             return None
         return SharedFile(os.dup(guard.descriptor), guard.offset_of(array) if array.size else 0)
 
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._is_closed
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """All rows as a read-only view (bfloat16 as uint16).
-
-        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If the
-        file is made shorter while it is mapped, the view reads zeros there; ``gather`` raises
-        FileChangedError instead.
-
-        Raises:
-            AbsentError: the rows are read with ``storage="uring"`` or converted when they are
-                gathered, so there is no array.
-        """
-        self.check_open()
-        if self._stored is not None:
-            raise AbsentError(
-                f"{self!r} converts rows when they are gathered and has no array of them all: use "
-                "gather(), or the store without astype()"
-            )
-        if self._array is None:
-            raise AbsentError(
-                f"{self!r} reads rows when they are gathered and has no array of them all: use "
-                "gather(), or to_memory() if they fit, or load the file with storage='mmap'"
-            )
-        return self._array
-
-    def _to_array(self) -> NDArray[Any]:
-        return self.array if self._stored is None else self[:]
-
-    def native_rows(self) -> NativeTable:
-        """Return the native handle; raise ClosedError after :meth:`close`."""
-        if self._rows is None:
-            self.check_open()
-            raise AbsentError(f"{self!r} has no native handle of all rows")
-        return self._rows
-
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both are the same array of one graph file, without caches of their own."""
         mine, its = self._origin, other._origin if isinstance(other, FeatureTable) else None
@@ -435,104 +377,6 @@ class FeatureTable(RowTable):
         state = "closed" if self.closed else self._storage
         kept = "" if self._stored is None else f" of {self._stored.dtype_name}"
         return f"FeatureTable(shape={self.shape}, dtype={self.dtype_name}{kept}, {state}{place})"
-
-    # ---- rows ----------------------------------------------------------------------------
-
-    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Set ``out[i]`` to row ``ids[i]``."""
-        self._gather(ids, out, self._code)
-
-    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, converted in the same pass."""
-        self._gather(ids, out, native.DTYPE_CODES[dtype])
-
-    def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, in the dtype of ``code``."""
-        rows = self._rows
-        if rows is None:
-            self.check_open()
-            assert self._stored is not None  # a store that gathers by itself has another _gather
-            self._stored._gather(ids, out, code)
-        elif out.nbytes < native.LONG_CALL_BYTES:
-            rows.gather(ids, out, code)
-        else:
-            table = rows
-            native.run_task(lambda task: table.gather(ids, out, code, task), None, out.nbytes)
-
-    def empty_rows(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return memory that rows can be read into directly; None if that gains nothing."""
-        rows = self._rows
-        if not isinstance(rows, native.FileRows):
-            return None
-        return rows.empty((count, *self._row_shape), dtype)
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the rows ``start .. stop - 1``: a read-only view if they are memory or mapped."""
-        self.check_open()
-        if self._array is None:
-            return self.gather(np.arange(start, stop))
-        return self._array[start:stop]
-
-    def _slice(self, rows: slice) -> NDArray[Any]:
-        if self._array is None:
-            return super()._slice(rows)
-        with native.reading(self._guard):
-            return self._array[rows].copy()
-
-    def paged_column(self) -> ValueColumn | None:
-        """Return the column, if these are rows of a graph file that its budget has no room for.
-
-        Gathers that are known ahead read such rows together. If there is room, this call loads the
-        column.
-        """
-        rows = self._rows
-        return rows if isinstance(rows, ValueColumn) and rows.hold() is None else None
-
-    @property
-    def can_plan(self) -> bool:
-        """True if rows are read from the file, through a cache that a plan can manage.
-
-        False for rows that the budget of their graph has room for: see :meth:`paged_column`.
-        """
-        return isinstance(self._rows, native.FileRows) or self.paged_column() is not None
-
-    def plan(self, lists: Iterable[ArrayLike]) -> RowPlan:
-        """Plan gathers that are known ahead, to use the cache best; ``storage="uring"`` only.
-
-        ::
-
-            with store.plan([[1, 2], [5, 1], [2, 5]]) as plan:
-                for rows in plan:                       # rows 1 and 2, then 5 and 1 ...
-                    use(rows)
-
-        The part of the cache without the hot rows always keeps the rows that the lists use again
-        soonest. No other cache of that size reads fewer rows (Belady, "A study of replacement
-        algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966; Park, Min and
-        Lee, "Ginex", VLDB 2022, plan the features of sampled batches like this). Rows that no list
-        uses again are dropped first, the least recently used one before the others. Results are
-        those of :meth:`gather`.
-
-        A plan holds the cache until it is closed, collected, or has handed out all lists. Meanwhile
-        other gathers and plans of this store in this process find only the hot rows. A plan takes
-        about 12 bytes for each row of the lists and 8 for each row of the cache, beside the memory
-        budget, and three times that while it is made.
-
-        Args:
-            lists: row numbers [n] of each coming gather, an integer vector per gather.
-
-        Raises:
-            OutOfRangeError: a row does not exist; names the list, the first such row number and
-                its position.
-            UnsupportedError: the rows are mapped or in memory.
-        """
-        self.check_open()
-        rows = self._rows
-        if not isinstance(rows, (native.FileRows, ValueColumn)):
-            raise UnsupportedError(
-                f"{self!r} has no cache to plan for: only storage='uring' has one"
-            )
-        numbers = [as_ids(ids, "lists") for ids in as_list(lists, "lists", "row numbers")]
-        return RowPlan(self, rows, numbers)
 
     # ---- storing -------------------------------------------------------------------------
 
@@ -729,18 +573,16 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureT
     if origin.kind == "graph":
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
         check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
-        stored_rows = find_section(table, origin.number)
+        found_rows = find_section(table, origin.number)
     elif origin.kind == "part":
-        stored_rows = find_part(origin.path, origin.number)
-        check_fingerprint(origin.path, origin.fingerprint, stored_rows.origin.fingerprint)
+        found_rows = find_part(origin.path, origin.number)
+        check_fingerprint(origin.path, origin.fingerprint, found_rows.origin.fingerprint)
     else:
-        stored_rows = find_rows(
-            origin.path, "mmap" if origin.storage == "uring" else origin.storage
-        )
-        check_fingerprint(origin.path, origin.fingerprint, stored_rows.origin.fingerprint)
-    if origin.cache is not None and stored_rows.is_mapped:
-        return FeatureTable._read(stored_rows, before, origin.cache, progress)
-    return FeatureTable._open(stored_rows, origin.storage, progress)
+        found_rows = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
+        check_fingerprint(origin.path, origin.fingerprint, found_rows.origin.fingerprint)
+    if origin.cache is not None and found_rows.is_mapped:
+        return FeatureTable._read(found_rows, before, origin.cache, progress)
+    return FeatureTable._open(found_rows, origin.storage, progress)
 
 
 def _as_dtype(stored: FeatureTable, dtype: str) -> FeatureTable:
@@ -753,16 +595,3 @@ def _map_again(mapped: MappedArray, code: int) -> FeatureTable:
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureTable:
     return FeatureTable._make(array, code)
-
-
-def plain_rows(rows: RowSource) -> native.NativeRows | None:
-    """Return the memory of rows that are gathered as they lie there, for native calls; else None.
-
-    Raises:
-        ClosedError: the rows were closed.
-    """
-    if not isinstance(rows, FeatureTable):
-        return None
-    rows.check_open()
-    table = rows._rows
-    return table if isinstance(table, native.NativeRows) and rows._stored is None else None

@@ -141,17 +141,17 @@ def _find_array(table: SectionTable, number: int, kind: str, storage: str) -> Fo
 
 
 def open_rows(
-    stored_rows: FoundRows,
+    found_rows: FoundRows,
     before: tuple[int, ...],
     cache: RowCache,
     progress: native.Progress | None,
 ) -> native.FileRows:
     """Return the rows behind a cache that reads them from the file.
 
-    ``before`` is what :func:`aethergraph.storage.npy.identity` said before ``stored_rows`` were
+    ``before`` is what :func:`aethergraph.storage.npy.identity` said before ``found_rows`` were
     opened.
     """
-    array, code, guard, origin, offset = stored_rows
+    array, code, guard, origin, offset = found_rows
     rows = native.FileRows(
         origin.path, offset, array.shape, code, cache.budget.limit,
         hot=cache.hot, hot_percent=cache.hot_percent, progress=progress,

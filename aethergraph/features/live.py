@@ -33,7 +33,7 @@ from aethergraph.errors import (
 from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.gathering import name_row, no_such_row
 from aethergraph.features.rows import as_rows
-from aethergraph.features.table import RowTable
+from aethergraph.features.table import NativeRowTable
 from aethergraph.protocols import SharedFile
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
@@ -49,7 +49,7 @@ _TICKS: dict[str, int] = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _MAGIC = b"AETHERT\0"
 
 
-class LiveFeatureTable(RowTable):
+class LiveFeatureTable(NativeRowTable):
     """Rows of features that change while they are read: ``shape = (num_rows, ...)``.
 
     Any number of threads and processes write and read at once. A row that is gathered is always
@@ -79,8 +79,6 @@ class LiveFeatureTable(RowTable):
     whoever opened it gets :class:`~aethergraph.errors.WriterGoneError` a hundredth of a second
     later at the latest; :attr:`is_current` asks without an error.
     """
-
-    checks_ids = True
 
     _rows: native.LiveSlots | None
     _missing: Missing
@@ -221,8 +219,7 @@ class LiveFeatureTable(RowTable):
         slots.check = as_flag(check, "check")
         self = cls.__new__(cls)
         self._rows, self._missing = slots, missing
-        self._code, self._dtype = slots.code, native.ARRAY_DTYPES[slots.code]
-        self._num_rows, self._row_shape = slots.layout.num_rows, slots.layout.row_shape
+        self._set_form(slots.code, (slots.layout.num_rows, *slots.layout.row_shape))
         return self
 
     # ---- facts ---------------------------------------------------------------------------------
@@ -316,11 +313,6 @@ class LiveFeatureTable(RowTable):
         """All rows as they are now, a read-only copy."""
         return read_only(self.read(0, self._num_rows))
 
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._rows is None
-
     def shared_file(self, writable: bool = False) -> SharedFile:
         """Return the file or memory, for reading; also for writing if this handle can and shall."""
         path, both = f"/proc/self/fd/{self.descriptor}", writable and self.is_writable
@@ -339,7 +331,7 @@ class LiveFeatureTable(RowTable):
 
     def close(self) -> None:
         """Let go of the table; its rows stay where they are. Calling it twice does nothing."""
-        self._rows = None
+        self._is_closed, self._rows = True, None
 
     # ---- writing -------------------------------------------------------------------------------
 
@@ -471,14 +463,6 @@ class LiveFeatureTable(RowTable):
         return narrowed
 
     # ---- reading -------------------------------------------------------------------------------
-
-    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, each as one put left it."""
-        self._gather(ids, out, self._code)
-
-    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, converted in the same pass."""
-        self._gather(ids, out, native.DTYPE_CODES[dtype])
 
     def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
         slots = self.native_slots()

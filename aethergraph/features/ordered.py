@@ -58,9 +58,8 @@ class OrderedRows(RowTable):
 
     def _begin(self, places: NDArray[Any]) -> None:
         self._places = places
-        self._code = native.dtype_code(self.source.dtype_name)
-        self._dtype = self.source.array_dtype
-        self._num_rows, self._row_shape = self.source.num_rows, self.source.row_shape
+        shape = (self.source.num_rows, *self.source.row_shape)
+        self._set_form(native.dtype_code(self.source.dtype_name), shape)
 
     @classmethod
     def save(

@@ -24,5 +24,5 @@ def load_part(
     check_storage(storage)
     budget = Budget.optional(memory_budget)
     before = identity(path)
-    stored_rows = find_part(path, number)
-    return FeatureTable._place(stored_rows, before, storage, budget)
+    found_rows = find_part(path, number)
+    return FeatureTable._place(found_rows, before, storage, budget)

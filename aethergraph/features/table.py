@@ -1,8 +1,16 @@
-"""RowTable: rows by id as people look at them: facts, indices, slices, numpy's protocol."""
+"""RowTable: rows by id as people look at them: facts, indices, slices, numpy's protocol.
+
+::
+
+    RowTable ──┬── CachedRows, OrderedRows, RemoteRows, LeasedRows     rows of others
+               └── NativeRowTable ──┬── LiveFeatureTable
+                                    └── StoredRows ── FeatureTable     (stored_rows.py)
+"""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +23,7 @@ from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeErro
 from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.protocols import RowSource
 
-__all__ = ["RowTable"]
+__all__ = ["NativeRowTable", "RowTable"]
 
 
 class RowTable(RowSource):
@@ -25,6 +33,12 @@ class RowTable(RowSource):
     _row_shape: tuple[int, ...]
     _num_rows: int
     _dtype: np.dtype[Any]
+    _is_closed: bool = False
+
+    def _set_form(self, code: int, shape: tuple[int, ...]) -> None:
+        """Set the dtype of the rows, by its code, and the shape of all of them."""
+        self._code, self._dtype = code, native.ARRAY_DTYPES[code]
+        self._num_rows, self._row_shape = shape[0], shape[1:]
 
     # ---- properties ----------------------------------------------------------------------
 
@@ -70,8 +84,8 @@ class RowTable(RowSource):
 
     @property
     def closed(self) -> bool:
-        """True if the rows are not there any more."""
-        return False
+        """True after the rows were closed."""
+        return self._is_closed
 
     def check_open(self) -> None:
         """Raise ClosedError if the rows were closed."""
@@ -146,3 +160,21 @@ class RowTable(RowSource):
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for number in range(self._num_rows):
             yield self[number]
+
+
+class NativeRowTable(RowTable):
+    """Rows that the C core gathers: it checks the ids, and converts to a wider dtype as it goes."""
+
+    checks_ids = True
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``."""
+        self._gather(ids, out, self._code)
+
+    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, converted in the same pass."""
+        self._gather(ids, out, native.DTYPE_CODES[dtype])
+
+    @abstractmethod
+    def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, in the dtype of ``code``."""

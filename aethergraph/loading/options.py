@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.aligned import run_length
-from aethergraph.loading.shares import LastRound, RankShare, as_share_of_batches
+from aethergraph.loading.shares import LastRound, RankShare
 
 __all__ = ["Ahead", "Order", "as_ahead", "as_order"]
 
@@ -94,7 +93,7 @@ class Order:
 
     def __post_init__(self) -> None:
         """Check the numbers; partitions are checked beside the seeds."""
-        as_share_of_batches(self.rank, self.world_size, self.last_round)
+        self.share()
         run_length(1, self.mix)
 
     def share(self) -> RankShare:
@@ -111,15 +110,12 @@ def as_ahead(value: Any) -> Ahead:
     if isinstance(value, Ahead):
         return value
     try:
-        number = -1 if isinstance(value, bool) else operator.index(value)
-    except Exception:  # an array raises whatever it likes
-        number = -1
-    if not 0 <= number < 2**63:
+        return Ahead(as_count(value, "ahead"))
+    except InvalidArgumentError:
         raise InvalidArgumentError(
             f"ahead = {shown(value)} is no number of batches: give one, 0 for none, or "
             "aethergraph.loading.Ahead(batches, threads, plan)"
-        )
-    return Ahead(number)
+        ) from None
 
 
 def as_order(value: Any) -> Order:

@@ -230,10 +230,7 @@ class LeasedRows(RowTable):
 
     def __init__(self, lease: Lease, attr: _Attr) -> None:
         self._lease, self._attr = lease, attr
-        self._is_closed = False
-        self._code = native.dtype_code(attr.dtype)
-        self._dtype = native.ARRAY_DTYPES[self._code]
-        self._num_rows, self._row_shape = attr.shape[0], attr.shape[1:]
+        self._set_form(native.dtype_code(attr.dtype), attr.shape)
 
     def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
         """Set ``out[i]`` to row ``ids[i]``, as the server sends it."""
@@ -257,11 +254,6 @@ class LeasedRows(RowTable):
     def storage(self) -> str:
         """``"tcp"`` or ``"unix"``."""
         return self._lease.endpoint.scheme
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._is_closed
 
     def close(self) -> None:
         """Drop the rows; the lease stays."""

@@ -315,9 +315,7 @@ class RemoteRows(RowTable):
     def __init__(self, address: Address | str) -> None:
         self._address = parse_address(address) if isinstance(address, str) else address
         self._reader = _Reader(self._address)
-        self._is_closed = False
-        self._code, self._dtype = self._reader.code, native.ARRAY_DTYPES[self._reader.code]
-        self._num_rows, self._row_shape = self._reader.shape[0], self._reader.shape[1:]
+        self._set_form(self._reader.code, self._reader.shape)
         made(self)
 
     @property
@@ -426,11 +424,6 @@ class RemoteRows(RowTable):
             self._reader.gathers, self._reader.rows, sum(endpoint.connections for endpoint in ends),
             sum(endpoint.waits for endpoint in ends),
         )  # fmt: skip
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._is_closed
 
     def close(self) -> None:
         """Close the connections."""

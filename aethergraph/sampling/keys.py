@@ -34,14 +34,8 @@ def mix64(value: int) -> int:
 def mix_key(*parts: int) -> int:
     """Return a uint64 key of any number of integers (taken modulo 2^64); their order matters."""
     key = 0
-    for part in parts:  # key = mix64((key + gamma) ^ mix64(part + gamma)), without the calls
-        value = (int(part) + _GAMMA) & _MASK
-        value = ((value ^ (value >> 30)) * _M1) & _MASK
-        value = ((value ^ (value >> 27)) * _M2) & _MASK
-        value = ((key + _GAMMA) ^ value ^ (value >> 31)) & _MASK
-        value = ((value ^ (value >> 30)) * _M1) & _MASK
-        value = ((value ^ (value >> 27)) * _M2) & _MASK
-        key = value ^ (value >> 31)
+    for part in parts:
+        key = mix64((key + _GAMMA) ^ mix64(int(part) + _GAMMA))
     return key
 
 

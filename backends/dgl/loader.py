@@ -85,12 +85,11 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
     ) -> None:
         source: Any = indices
         sampler = graph_sampler
-        self.order = order
-        self._order = as_order(order)
-        self._own_share = self._order.share()
+        self.order = as_order(order)
+        self._own_share = self.order.share()
         self.seed = check_seed(seed)
         is_shared = self._share.world_size > 1 or self._own_share.is_open
-        if self.seed is None and (is_shared or self._order.partitions is not None):
+        if self.seed is None and (is_shared or self.order.partitions is not None):
             self.seed = 0  # all ranks must draw the same order
         if self.seed is not None and "collate_fn" not in options:
             source = self._ordered_seeds = self._order_seeds(
@@ -155,7 +154,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             options["use_prefetch_thread"] = False  # DGL's choice with a GPU
         batches = Batches(
             count, size, as_flag(shuffle, "shuffle"), as_flag(drop_last, "drop_last"),
-            self._order.partitions, self._order.mix,
+            self.order.partitions, self.order.mix,
         )  # fmt: skip
         return OrderedSeeds(tensors, batches, keyed=not stepped)
 

@@ -58,8 +58,7 @@ class OrderMixin(Resumable):
             options: those of ``torch.utils.data.DataLoader``.
             order: what the loader was given.
         """
-        self.order = order
-        chosen = self._order = as_order(order)
+        self.order = chosen = as_order(order)
         self._own_share = chosen.share()
         samplers = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:
@@ -91,7 +90,7 @@ class OrderMixin(Resumable):
         if self._is_ordered:
             batches = Batches(
                 len(self.dataset), self.batch_size or 1, self._is_shuffled, self.drop_last,
-                self._order.partitions, self._order.mix,
+                self.order.partitions, self.order.mix,
             )  # fmt: skip
         sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
         self._numbers = IndexSampler(sampler, batches, self.generator)

@@ -45,7 +45,7 @@ def test_each_sample_is_of_the_last_commit() -> None:
         assert graph.stats().snapshots == 0
         kept = engine_of(sampler)._idle[0]
         assert native is None or native is kept
-        assert kept.own is not None
+        assert kept.own_lists is not None
         native = kept
 
 

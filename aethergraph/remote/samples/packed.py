@@ -19,7 +19,7 @@ from aethergraph import _native as native
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.errors import AetherError, SnapshotExpiredError
-from aethergraph.features.feature_table import plain_rows
+from aethergraph.features.stored_rows import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.commits import Taken
