@@ -28,6 +28,7 @@ except ImportError as error:
         f"aethergraph.pyg needs torch and torch_geometric: {_how_to_get('pyg')}"
     ) from error
 
+from aethergraph.pyg._accelerate import accelerate
 from aethergraph.pyg.ahead import LookAhead
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.data import graph_from_data, to_data
@@ -56,6 +57,7 @@ __all__ = [
     "NeighborSampler",
     "ShaDowKHopSampler",
     "Stores",
+    "accelerate",
     "as_stores",
     "from_data",
     "graph_from_data",
