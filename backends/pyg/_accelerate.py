@@ -27,7 +27,7 @@ from aethergraph.pyg.hgt import HGTLoader
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 
-__all__ = ["accelerate"]
+__all__ = ["accelerate", "check_layout"]
 
 _NODE_LOADERS = (pyg_loader.NodeLoader, pyg_loader.NeighborLoader, pyg_loader.HGTLoader)
 _LINK_LOADERS = (pyg_loader.LinkLoader, pyg_loader.LinkNeighborLoader)
@@ -80,7 +80,7 @@ def accelerate(
 def _replace(loader: Any, options: dict[str, Any]) -> Any:
     """Make the loader that replaces one of PyG's."""
     _check_class(loader)
-    _check_layout(loader.data)
+    check_layout(loader.data)
     torch_options = _torch_options(loader)
     if isinstance(loader, pyg_loader.ShaDowKHopSampler):
         return ShaDowKHopSampler(
@@ -139,7 +139,7 @@ def _check_class(loader: Any) -> None:
         )
 
 
-def _check_layout(data: Any) -> None:
+def check_layout(data: Any) -> None:
     """Raise if edges are stored in another form than batches of ours hold them in."""
     if isinstance(data, (Data, HeteroData)):
         for store in data.edge_stores:

@@ -33,7 +33,7 @@ PYTHON_LAYERS = [
     {"testing"},
     {"_torch"},
     {"pyg", "dgl"},
-    {"pytorch", "demo", "cli", "ray"},
+    {"pytorch", "demo", "cli", "ray", "accelerate"},
 ]
 # Methods of a graph that hand it on to what is built upon graphs; methods of rows that check them.
 SHORTCUTS = {

@@ -1,0 +1,121 @@
+"""``python -m aethergraph.accelerate program.py``: a program for PyG that is not changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+
+import torch
+import torch_geometric.loader
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
+from torch_geometric.loader.shadow import ShaDowKHopSampler
+from torch_geometric.sampler import NeighborSampler
+
+import beside
+
+
+class OfMine(NeighborLoader):
+    pass
+
+
+def names(loader):
+    return f"{type(loader).__module__}.{type(loader).__qualname__}"
+
+
+if __name__ == "__main__":
+    data = Data(x=torch.rand(50, 4), edge_index=torch.randint(50, (2, 400)))
+    data.train_mask = torch.arange(50) < 20
+    typed = HeteroData()
+    typed["a"].x = torch.rand(9, 2)
+    typed["a", "to", "a"].edge_index = torch.randint(9, (2, 30))
+    workers = {"num_workers": int(sys.argv[1]), "batch_size": 8}
+    loaders = [
+        NeighborLoader(data, [3, 2], data.train_mask, **workers),
+        LinkNeighborLoader(data, [3, 2], neg_sampling_ratio=1.0, **workers),
+        ShaDowKHopSampler(data, 2, 3, **workers),
+        HGTLoader(typed, [4, 4], "a", **workers),
+        NodeLoader(data, NeighborSampler(data, [3]), **workers),
+        torch_geometric.loader.NeighborLoader(
+            data, [2], neighbor_sampler=NeighborSampler(data, [2])
+        ),
+        OfMine(data, [3]),
+    ]
+    for loader in loaders[:-1]:
+        assert len(list(loader)) == len(loader) > 0
+    assert isinstance(loaders[0], NeighborLoader) and isinstance(loaders[-1], NeighborLoader)
+    assert not isinstance(loaders[1], NeighborLoader)
+    assert OfMine.__mro__[1] is NeighborLoader
+    data.adj_t = 1
+    del data.edge_index
+    try:
+        NeighborLoader(data, [3])
+    except AttributeError:
+        print("as without us")
+    print("\\n".join(map(names, loaders)), sys.argv[1:], __name__, beside.VALUE, __file__)
+    raise SystemExit(7)
+"""
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "aethergraph.accelerate", *arguments],
+        capture_output=True, text=True, cwd=cwd, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
+    folder = tmp_path / "of the user"
+    folder.mkdir()
+    program = folder / "train.py"
+    program.write_text(PROGRAM)
+    (folder / "beside.py").write_text("VALUE = 5\n")
+    ran = run("of the user/train.py", str(workers), "--flag", cwd=tmp_path)
+    assert ran.returncode == 7, ran.stderr
+    first, *kinds, last = ran.stdout.splitlines()
+    assert first == "as without us"
+    assert kinds + [last.split()[0]] == [
+        "aethergraph.pyg.loader.NeighborLoader",
+        "aethergraph.pyg.loader.LinkNeighborLoader",
+        "aethergraph.pyg.shadow.ShaDowKHopSampler",
+        "aethergraph.pyg.hgt.HGTLoader",
+        "aethergraph.pyg.loader.NeighborLoader",
+        "aethergraph.pyg.loader.NeighborLoader",
+        "__main__.OfMine",
+    ]
+    assert last.endswith(f"['{workers}', '--flag'] __main__ 5 of the user/train.py")
+    lines = PROGRAM.splitlines()
+    made = [line for line in ran.stderr.splitlines() if line.startswith("aethergraph: ")]
+    assert len(made) == 7
+    place, message = made[0].removeprefix("aethergraph: ").split(": ")
+    path, number = place.rsplit(":", 1)
+    assert path == "of the user/train.py"
+    assert lines[int(number) - 1].strip().startswith("NeighborLoader(data, [3, 2]")
+    assert message == "NeighborLoader is aethergraph.pyg.NeighborLoader"
+    assert "NeighborLoader stays PyG's: data holds edges in adj_t" in made[-1]
+
+
+def test_a_program_that_is_none(tmp_path: Path) -> None:
+    ran = run("train.py", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "'train.py' is no file" in ran.stderr
+    assert run(cwd=tmp_path).returncode == 2
+    assert run("--help", cwd=tmp_path).returncode == 0
+
+
+def test_importing_it_changes_nothing() -> None:
+    program = (
+        "import torch_geometric.loader as l; before = l.NeighborLoader\n"
+        "import aethergraph.accelerate\n"
+        "assert l.NeighborLoader is before"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=300)
