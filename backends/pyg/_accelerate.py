@@ -168,23 +168,13 @@ def _torch_options(loader: Any) -> dict[str, Any]:
         return options
     options["batch_size"], options["drop_last"] = loader.batch_size, loader.drop_last
     sampler = loader.sampler
-    if _is_shuffle(loader):
-        options["shuffle"] = True
-    elif type(sampler) is not SequentialSampler or sampler.data_source is not loader.dataset:
+    # torch makes these two over the data set, which users have no hand on before.
+    is_torchs = getattr(sampler, "data_source", None) is loader.dataset
+    if is_torchs and type(sampler) in (RandomSampler, SequentialSampler):
+        options["shuffle"] = type(sampler) is RandomSampler
+    else:
         options["sampler"] = sampler
     return options
-
-
-def _is_shuffle(loader: Any) -> bool:
-    """Return whether the sampler of the seeds is the one that ``shuffle=True`` makes."""
-    sampler = loader.sampler
-    return (
-        type(sampler) is RandomSampler
-        and sampler.data_source is loader.dataset
-        and sampler.generator is loader.generator
-        and not sampler.replacement
-        and sampler.num_samples == len(loader.dataset)
-    )
 
 
 def _describe_sampler(sampler: Any, data: Any, options: Mapping[str, Any]) -> dict[str, Any]:

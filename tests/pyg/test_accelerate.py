@@ -144,12 +144,13 @@ def test_node_loaders_give_the_batches_of_ours_with_the_same_options(name: str) 
 
 
 def test_seeds_come_in_the_order_of_the_loader() -> None:
-    data = make_data()
-    stock = pyg_loader.NeighborLoader(data, [4], batch_size=16, shuffle=True)
-    torch.manual_seed(3)
-    torch.empty((), dtype=torch.int64).random_()  # torch's iterator draws a seed for workers
+    generator = torch.Generator().manual_seed(3)
+    stock = pyg_loader.NeighborLoader(
+        make_data(), [4], batch_size=16, shuffle=True, drop_last=True, generator=generator
+    )
+    torch.empty((), dtype=torch.int64).random_(generator=generator)  # torch's iterators draw this
     order = [torch.tensor(numbers) for numbers in stock.batch_sampler]
-    torch.manual_seed(3)
+    generator.manual_seed(3)
     for batch, numbers in zip(ours.accelerate(stock), order, strict=True):
         assert torch.equal(batch.input_id, numbers)
 
