@@ -3,6 +3,7 @@
 ::
 
     python -m aethergraph.accelerate train.py --epochs 10
+    python -m aethergraph.accelerate -m package.train --epochs 10
 
 Every ``NeighborLoader``, ``LinkNeighborLoader``, ``HGTLoader``, ``ShaDowKHopSampler``,
 ``NodeLoader`` and ``LinkLoader`` that the program makes by the names in ``torch_geometric.loader``
@@ -10,8 +11,11 @@ is made by :mod:`aethergraph.pyg` instead, where that has the same;
 :func:`aethergraph.pyg.accelerate` says when. What was replaced, what not, and why, is written to
 standard error. Neither pyg-lib nor torch-sparse is needed for loaders that are replaced.
 
-The names are looked up in a program while it is imported, so they are exchanged before it starts;
-this module changes nothing when it is only imported.
+PyG's classes stay what they are: what a program derives from them makes batches as it did, and
+``isinstance`` answers as before but for ``HGTLoader`` and ``ShaDowKHopSampler``, which need
+torch-sparse. ``loader.data`` is the pair of stores (:class:`aethergraph.pyg.Stores`), made when the
+loader is made: tensors that the program assigns to its ``Data`` later are not in the batches.
+This module changes nothing when it is only imported.
 """
 
 from __future__ import annotations
@@ -20,16 +24,42 @@ import inspect
 import os
 import runpy
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch_geometric.loader as pyg_loader
 
 from aethergraph import pyg
 from aethergraph.errors import AetherError
-from aethergraph.pyg._accelerate import check_layout
+from aethergraph.pyg._accelerate import check_fanouts, check_layout
 
 __all__ = ["Replacements", "main"]
 
+
+class _Made:
+    """Initialised already: Python initialises again what ``__new__`` returns."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class AcceleratedNeighborLoader(_Made, pyg.NeighborLoader):
+    """Loader that a program has made as PyG's ``NeighborLoader`` or ``NodeLoader``."""
+
+
+class AcceleratedLinkNeighborLoader(_Made, pyg.LinkNeighborLoader):
+    """Loader that a program has made as PyG's ``LinkNeighborLoader`` or ``LinkLoader``."""
+
+
+class AcceleratedHGTLoader(_Made, pyg.HGTLoader):
+    """Loader that a program has made as PyG's ``NodeLoader`` with an HGT sampler."""
+
+
+_MADE = {
+    pyg.NeighborLoader: AcceleratedNeighborLoader,
+    pyg.LinkNeighborLoader: AcceleratedLinkNeighborLoader,
+    pyg.HGTLoader: AcceleratedHGTLoader,
+}
 #: Classes of PyG's whose arguments ours take.
 _FASTER: dict[type, Any] = {
     pyg_loader.NeighborLoader: pyg.NeighborLoader,
@@ -45,38 +75,46 @@ class Replacements:
     """Loaders that a program makes: by which class, and why not by ours.
 
     Args:
-        path: the program, whose lines are named.
+        path: the program, whose lines are named; None: a module.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = os.path.abspath(path)
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else os.path.abspath(path)
         self._reported: set[str] = set()
 
     def install(self) -> None:
-        """Exchange the classes in ``torch_geometric.loader`` and where they are defined."""
+        """Let PyG's classes make our loaders; classes derived from them stay as they are."""
         for kind in (*_FASTER, *_GENERAL):
-            replacement = _stand_in(kind, self)
-            for module in (pyg_loader, sys.modules[kind.__module__]):
-                setattr(module, kind.__name__, replacement)
+            kind.__new__ = self._maker(kind)  # type: ignore[method-assign]
+
+    def _maker(self, kind: type) -> Callable[..., Any]:
+        def make(cls: type, *args: Any, **kwargs: Any) -> Any:
+            loader = self.make(kind, args, kwargs) if cls is kind else None
+            return object.__new__(cls) if loader is None else loader
+
+        return make
 
     def make(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make the loader that the program asks for, of our class if that has the same."""
+        """Make the loader that the program asks for; None if it stays PyG's."""
         try:
             loader = self._make_faster(kind, args, kwargs)
         except AetherError as error:
             self._report(kind, f"stays PyG's: {error}")
-            return kind(*args, **kwargs)
-        self._report(
-            kind, f"is {type(loader).__module__.split('.')[0]}.pyg.{type(loader).__name__}"
-        )
+            return None
+        self._report(kind, f"is aethergraph.pyg.{type(loader).__name__}")
+        loader.__class__ = _MADE.get(type(loader), type(loader))
         return loader
 
     def _make_faster(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         faster = _FASTER.get(kind)
-        bound = inspect.signature(kind).bind(*args, **kwargs)
+        bound = inspect.signature(kind.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
         if faster is None or bound.arguments.get("neighbor_sampler") is not None:
-            return pyg.accelerate(kind(*args, **kwargs))
-        check_layout(bound.arguments["data"])
+            stock: Any = object.__new__(kind)
+            stock.__init__(*args, **kwargs)
+            return pyg.accelerate(stock)
+        data = bound.arguments["data"]
+        check_layout(data)
+        check_fanouts(bound.arguments.get("num_neighbors"), data)
         return faster(*args, **kwargs)
 
     def _report(self, kind: type, outcome: str) -> None:
@@ -88,48 +126,37 @@ class Replacements:
     def _place(self) -> str:
         """Return the line of the program that makes a loader, or the file outside it that does."""
         frames = [f for f in inspect.stack(context=0)[1:] if f.filename != __file__]
-        lines = [f for f in frames if os.path.abspath(f.filename) == self._path]
+        lines = [f for f in frames if f.filename == self._path]
         frame = (lines or frames)[0]
         return f"{os.path.relpath(frame.filename)}:{frame.lineno}"
 
 
-class _StandInType(type):
-    """Type of the stand-ins, so that ``isinstance`` answers as for the class of PyG's."""
-
-    stands_for: type
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, cls.stands_for) or type.__instancecheck__(cls, instance)
-
-
-def _stand_in(kind: type, replacements: Replacements) -> type:
-    """Make a class that makes our loader, unless the program derives a class of its own from it."""
-
-    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if cls is stand_in:  # an object of another class, which is not initialised again
-            return replacements.make(kind, args, kwargs)
-        return object.__new__(cls)
-
-    members = {
-        "__new__": make, "__module__": kind.__module__, "__doc__": kind.__doc__, "stands_for": kind,
-    }  # fmt: skip
-    stand_in = _StandInType(kind.__name__, (kind,), members)
-    return stand_in
-
-
 def main(arguments: list[str]) -> None:
-    """Run ``arguments[0]``, a path, with the rest as its arguments, as Python itself would."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    """Run ``arguments[0]``, a path, with the rest as its arguments, as Python itself would.
+
+    After ``-m`` comes the name of a module.
+    """
+    if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
         print("usage: python -m aethergraph.accelerate PROGRAM.py [ARGUMENTS]", file=sys.stderr)
-        raise SystemExit(0 if arguments else 2)
-    path = arguments[0]
+        print("       python -m aethergraph.accelerate -m MODULE [ARGUMENTS]", file=sys.stderr)
+        raise SystemExit(0 if arguments and arguments != ["-m"] else 2)
+    if arguments[0] == "-m":
+        Replacements(None).install()
+        sys.argv[:] = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
+    path = os.path.abspath(arguments[0])
     if not os.path.isfile(path):
-        raise SystemExit(f"aethergraph: {path!r} is no file: give the path of a Python program")
+        raise SystemExit(f"aethergraph: {arguments[0]!r} is no file: give the path of a program")
     Replacements(path).install()
     sys.argv[:] = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
+        sys.path[0] = os.path.dirname(path)
     runpy.run_path(path, run_name="__main__")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # By its own name, so that workers find the classes: __main__ will be the program.
+    from aethergraph.accelerate import main as run_program
+
+    run_program(sys.argv[1:])

@@ -27,7 +27,7 @@ from aethergraph.pyg.hgt import HGTLoader
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 
-__all__ = ["accelerate", "check_layout"]
+__all__ = ["accelerate", "check_fanouts", "check_layout"]
 
 _NODE_LOADERS = (pyg_loader.NodeLoader, pyg_loader.NeighborLoader, pyg_loader.HGTLoader)
 _LINK_LOADERS = (pyg_loader.LinkLoader, pyg_loader.LinkNeighborLoader)
@@ -151,6 +151,19 @@ def check_layout(data: Any) -> None:
                 )
 
 
+def check_fanouts(num_neighbors: Any, data: Any) -> None:
+    """Raise as PyG does if an edge type has no fan-outs; our samplers would not follow it.
+
+    Raises:
+        ValueError: names the edge type.
+    """
+    if num_neighbors is None or not isinstance(data, HeteroData):
+        return
+    if not isinstance(num_neighbors, pyg_sampler.NumNeighbors):
+        num_neighbors = pyg_sampler.NumNeighbors(num_neighbors)
+    num_neighbors.get_mapped_values(data.edge_types)
+
+
 def _torch_options(loader: Any) -> dict[str, Any]:
     """Return the arguments of torch's ``DataLoader`` that a loader was made with."""
     names = ["num_workers", "pin_memory", "timeout", "worker_init_fn", "persistent_workers"]
@@ -187,6 +200,7 @@ def _describe_sampler(sampler: Any, data: Any, options: Mapping[str, Any]) -> di
             f"loader samples by a {kind.__module__}.{kind.__qualname__}, and only the "
             "NeighborSampler and HGTSampler of torch_geometric.sampler have a faster one here"
         )
+    check_fanouts(sampler.num_neighbors, data)
     described = {
         "num_neighbors": sampler.num_neighbors,
         "replace": sampler.replace,
@@ -232,8 +246,8 @@ def _find_attr(data: Any, sampler: Any, values: Any, option: str, *, of_edges: b
             if all(_is_same(store.get(name), tensor, order) for store, tensor, order in by_store):
                 return str(name)
     raise InvalidArgumentError(
-        "no attribute of the loader's data has the values that its sampler draws by: give "
-        f"{option}="
+        "no attribute of the loader's data has the values that its sampler draws by (they may have "
+        f"changed since it was made): give {option}="
     )
 
 

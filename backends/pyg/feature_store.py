@@ -442,7 +442,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         """
         check_name(key)
         if not isinstance(value, TensorFrame):
-            value = as_tensor(value)
+            try:
+                value = as_tensor(value)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{key!r}: {error}") from error
             if value.ndim == 0:
                 raise InvalidArgumentError(
                     f"{key!r}: a scalar has no rows; give at least 1 dimension"

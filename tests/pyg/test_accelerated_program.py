@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
+import abc
 import sys
 
 import torch
@@ -22,7 +23,11 @@ from torch_geometric.sampler import NeighborSampler
 import beside
 
 
-class OfMine(NeighborLoader):
+class OfMine(NeighborLoader, abc.ABC):
+    pass
+
+
+class DrawsOfMine(NeighborSampler):
     pass
 
 
@@ -52,7 +57,22 @@ if __name__ == "__main__":
         assert len(list(loader)) == len(loader) > 0
     assert isinstance(loaders[0], NeighborLoader) and isinstance(loaders[-1], NeighborLoader)
     assert not isinstance(loaders[1], NeighborLoader)
-    assert OfMine.__mro__[1] is NeighborLoader
+    assert OfMine.__mro__[1] is NeighborLoader and not isinstance(loaders[0], OfMine)
+    assert issubclass(type(loaders[0]), NeighborLoader) and issubclass(OfMine, NodeLoader)
+    spawned = NodeLoader(
+        data, DrawsOfMine(data, [3]), num_workers=1, batch_size=25, multiprocessing_context="spawn"
+    )
+    assert type(spawned) is NodeLoader
+    try:
+        list(spawned)
+    except ImportError as error:  # in the worker, which draws by pyg-lib or torch-sparse
+        assert "pyg-lib" in str(error), error
+    kinds = [("a", "to", "a"), ("a", "from", "a")]
+    typed[kinds[1]].edge_index = typed[kinds[0]].edge_index
+    try:
+        NeighborLoader(typed, {kinds[0]: [2]}, "a")
+    except ValueError as error:
+        assert "from" in str(error), error
     data.adj_t = 1
     del data.edge_index
     try:
@@ -65,10 +85,11 @@ if __name__ == "__main__":
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: v for name, v in os.environ.items() if name != "PYTHONSAFEPATH"}
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "aethergraph.accelerate", *arguments],
         capture_output=True, text=True, cwd=cwd, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
+        env=environment | {"OMP_NUM_THREADS": "1"}, timeout=300,
     )  # fmt: skip
 
 
@@ -84,24 +105,35 @@ def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
     first, *kinds, last = ran.stdout.splitlines()
     assert first == "as without us"
     assert kinds + [last.split()[0]] == [
-        "aethergraph.pyg.loader.NeighborLoader",
-        "aethergraph.pyg.loader.LinkNeighborLoader",
+        "aethergraph.accelerate.AcceleratedNeighborLoader",
+        "aethergraph.accelerate.AcceleratedLinkNeighborLoader",
         "aethergraph.pyg.shadow.ShaDowKHopSampler",
-        "aethergraph.pyg.hgt.HGTLoader",
-        "aethergraph.pyg.loader.NeighborLoader",
-        "aethergraph.pyg.loader.NeighborLoader",
+        "aethergraph.accelerate.AcceleratedHGTLoader",
+        "aethergraph.accelerate.AcceleratedNeighborLoader",
+        "aethergraph.accelerate.AcceleratedNeighborLoader",
         "__main__.OfMine",
     ]
-    assert last.endswith(f"['{workers}', '--flag'] __main__ 5 of the user/train.py")
+    assert last.endswith(f"['{workers}', '--flag'] __main__ 5 {program}")
     lines = PROGRAM.splitlines()
     made = [line for line in ran.stderr.splitlines() if line.startswith("aethergraph: ")]
-    assert len(made) == 7
+    assert len(made) == 8
     place, message = made[0].removeprefix("aethergraph: ").split(": ")
     path, number = place.rsplit(":", 1)
     assert path == "of the user/train.py"
     assert lines[int(number) - 1].strip().startswith("NeighborLoader(data, [3, 2]")
     assert message == "NeighborLoader is aethergraph.pyg.NeighborLoader"
     assert "NeighborLoader stays PyG's: data holds edges in adj_t" in made[-1]
+
+
+def test_a_module(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("VALUE = 3\n")
+    (folder / "train.py").write_text(
+        "import sys\nfrom . import VALUE\nprint(__name__, VALUE, sys.argv[1:])\n"
+    )
+    ran = run("-m", "package.train", "5", cwd=tmp_path)
+    assert ran.stdout.splitlines()[-1] == "__main__ 3 ['5']", ran.stderr
 
 
 def test_a_program_that_is_none(tmp_path: Path) -> None:
