@@ -55,7 +55,7 @@ from aethergraph.remote import (
     wire,
 )
 from aethergraph.remote.endpoint import Connection
-from aethergraph.remote.leased import _Told
+from aethergraph.remote.leased import _Facts
 
 pytestmark = pytest.mark.any_python
 
@@ -723,7 +723,7 @@ def test_positions_from_anywhere() -> None:
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         there = open_graph(server.address)
         expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
-        tables = there.source._lease.told.relations[0].lists["csc"]
+        tables = there.source._lease.facts.relations[0].lists["csc"]
         good = NeighborSampler(live.snapshot(), [5]).sample(range(50), 1)
         assert len(good.edge)
         refused = answered = 0
@@ -767,7 +767,7 @@ def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: b
         there = open_graph(server.address)
         expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
         before = arena_bytes()
-        tables = there.source._lease.told.relations[0].lists["csc"]
+        tables = there.source._lease.facts.relations[0].lists["csc"]
         for large, index in itertools.product((0, 1 << 61), (0, 2**29)):
             positions = (1 << 62) | large | (np.arange(units // 4, units, 1 << 17) << 30) | index
             for number in [one for what, one in tables.items() if what != AskedLists.LISTS]:
@@ -782,13 +782,13 @@ def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: b
     st.one_of(st.none(), st.integers(), st.text(), st.booleans(), st.floats()),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(st.sampled_from(_Told._fields + ("edges",)), inner),
+        st.dictionaries(st.sampled_from(_Facts._fields + ("edges",)), inner),
     ),
     max_leaves=9,
 ))  # fmt: skip
 def test_descriptions_that_are_none(value: Any) -> None:
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError, OverflowError)):
-        _Told.of(value)
+        _Facts.of(value)
 
 
 @pytest.mark.parametrize(
