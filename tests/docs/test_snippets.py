@@ -102,6 +102,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     lines = "\n".join(f"{u},{v}" for u, v in zip(src.tolist(), dst.tolist(), strict=True))
     (folder / "edges.csv").write_text("src,dst\n" + lines + "\n")
+    (folder / "train.py").write_text("from torch_geometric.loader import NeighborLoader\n")
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", labels)
     graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)  # as the README's command does
