@@ -33,7 +33,7 @@ from aethergraph import pyg
 from aethergraph.errors import AetherError
 from aethergraph.pyg._accelerate import check_fanouts, check_layout
 
-__all__ = ["Replacements", "main"]
+__all__ = ["main"]
 
 
 class _Made:
@@ -52,7 +52,7 @@ class AcceleratedLinkNeighborLoader(_Made, pyg.LinkNeighborLoader):
 
 
 class AcceleratedHGTLoader(_Made, pyg.HGTLoader):
-    """Loader that a program has made as PyG's ``NodeLoader`` with an HGT sampler."""
+    """Loader that a program has made as PyG's ``HGTLoader``, or ``NodeLoader`` of its sampler."""
 
 
 _MADE = {
@@ -114,7 +114,8 @@ class Replacements:
             return pyg.accelerate(stock)
         data = bound.arguments["data"]
         check_layout(data)
-        check_fanouts(bound.arguments.get("num_neighbors"), data)
+        if kind in (pyg_loader.NeighborLoader, pyg_loader.LinkNeighborLoader):
+            check_fanouts(bound.arguments["num_neighbors"], data)
         return faster(*args, **kwargs)
 
     def _report(self, kind: type, outcome: str) -> None:

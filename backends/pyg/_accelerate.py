@@ -29,9 +29,14 @@ from aethergraph.pyg.shadow import ShaDowKHopSampler
 
 __all__ = ["accelerate", "check_fanouts", "check_layout"]
 
-_NODE_LOADERS = (pyg_loader.NodeLoader, pyg_loader.NeighborLoader, pyg_loader.HGTLoader)
 _LINK_LOADERS = (pyg_loader.LinkLoader, pyg_loader.LinkNeighborLoader)
-_LOADERS = (*_NODE_LOADERS, *_LINK_LOADERS, pyg_loader.ShaDowKHopSampler)
+_LOADERS = (
+    pyg_loader.NodeLoader,
+    pyg_loader.NeighborLoader,
+    pyg_loader.HGTLoader,
+    *_LINK_LOADERS,
+    pyg_loader.ShaDowKHopSampler,
+)
 
 
 def accelerate(
@@ -46,15 +51,14 @@ def accelerate(
 
     The seeds come in the same order, from the same generator; the batches have the same keys, of
     the same dtypes; the neighbours are other draws of the same distribution. Nothing is drawn from
-    the generator. The graph is indexed anew, from ``loader.data`` as it is now. Edges that are
-    stored as an ``edge_index`` then take 8 to 16 bytes each beside those that PyG's sampler holds,
-    until the old loader is dropped.
+    the generator. The graph is indexed anew, from ``loader.data`` as it is now, so that it takes
+    memory twice until the old loader is dropped.
 
     Args:
         loader: a ``NeighborLoader``, ``LinkNeighborLoader``, ``HGTLoader``, ``ShaDowKHopSampler``,
-            or a ``NodeLoader`` or ``LinkLoader`` with PyG's ``NeighborSampler`` or with a sampler
-            of this package. A loader of this package is returned as it is, unless there are
-            ``options``.
+            or a ``NodeLoader`` or ``LinkLoader`` with PyG's ``NeighborSampler`` or ``HGTSampler``,
+            or with a sampler of this package. A loader of this package is returned as it is,
+            unless there are ``options``.
         **options: what the new loader has that PyG's has not, as ``ahead=``, ``order=``, ``seed=``
             (see :class:`aethergraph.pyg.NeighborLoader`), or has in place of the old one's.
 
@@ -64,6 +68,7 @@ def accelerate(
             batches would hold as ``edge_index``.
         InvalidArgumentError: no attribute of the data has the times or weights that the sampler
             draws by: give ``time_attr=`` or ``weight_attr=``. Else as the new loader.
+        ValueError: an edge type without fan-outs in ``num_neighbors``, as PyG raises.
     """
     source: Any = loader
     is_ours = isinstance(source, LoaderMixin)
@@ -157,7 +162,7 @@ def check_fanouts(num_neighbors: Any, data: Any) -> None:
     Raises:
         ValueError: names the edge type.
     """
-    if num_neighbors is None or not isinstance(data, HeteroData):
+    if not isinstance(data, HeteroData):
         return
     if not isinstance(num_neighbors, pyg_sampler.NumNeighbors):
         num_neighbors = pyg_sampler.NumNeighbors(num_neighbors)
@@ -209,20 +214,17 @@ def _describe_sampler(sampler: Any, data: Any, options: Mapping[str, Any]) -> di
         "temporal_strategy": sampler.temporal_strategy,
         "sample_direction": getattr(sampler, "sample_direction", "forward"),  # since PyG 2.7
     }
-    if sampler.node_time is not None and "time_attr" not in options:
-        described["time_attr"] = _find_attr(data, sampler, sampler.node_time, "time_attr")
-    elif sampler.edge_time is not None and "time_attr" not in options:
-        described["time_attr"] = _find_attr(
-            data, sampler, sampler.edge_time, "time_attr", of_edges=True
-        )
-    if sampler.edge_weight is not None and "weight_attr" not in options:
-        described["weight_attr"] = _find_attr(
-            data, sampler, sampler.edge_weight, "weight_attr", of_edges=True
-        )
+    for option, values, of_edges in (
+        ("time_attr", sampler.node_time, False),
+        ("time_attr", sampler.edge_time, True),
+        ("weight_attr", sampler.edge_weight, True),
+    ):
+        if values is not None and option not in options:
+            described[option] = _find_attr(data, sampler, values, option, of_edges)
     return described
 
 
-def _find_attr(data: Any, sampler: Any, values: Any, option: str, *, of_edges: bool = False) -> str:
+def _find_attr(data: Any, sampler: Any, values: Any, option: str, of_edges: bool) -> str:
     """Return the name of the attribute whose values the sampler draws by.
 
     Args:
