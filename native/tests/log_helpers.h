@@ -15,7 +15,7 @@
 
 #define LOG_MAX_PAYLOAD 3000
 
-static const uint8_t log_graph[16] = "the test's graph";
+static const uint8_t log_graph[] = "the test's graph"; /* 16 bytes and the one that ends them */
 
 static inline ae_log_options log_options(uint64_t segment_size, ae_log_durability durability) {
     ae_log_options options = {.segment_size = segment_size, .durability = durability};

@@ -83,13 +83,22 @@ static int code_of_errno(int os_errno) {
     }
 }
 
+const char *ae_error_reason(int os_errno, char *buffer, size_t size) {
+    buffer[0] = '\0';
+#if defined(__GLIBC__)
+    return strerror_r(os_errno, buffer, size);
+#else /* that of POSIX, as in musl */
+    return strerror_r(os_errno, buffer, size) == 0 ? buffer : "unknown error";
+#endif
+}
+
 /* The reason matters more than a long path: it replaces the end of the message. */
 static void append_reason(char *message, size_t size, int os_errno) {
     char buffer[96];
     char reason[104];
     snprintf(reason, sizeof reason, ": %s",
              os_errno == ELOOP ? "it is a symbolic link: put the file itself there"
-                               : strerror_r(os_errno, buffer, sizeof buffer));
+                               : ae_error_reason(os_errno, buffer, sizeof buffer));
     size_t room = size - 1 - strlen(reason);
     size_t length = strlen(message);
     if (length > room)

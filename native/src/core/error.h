@@ -29,6 +29,9 @@ int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, co
  * AETHER_E_IO. */
 int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) AE_PRINTF(3, 4);
 
+/* Return the system's text for `os_errno`, in `buffer` or in memory that stays. */
+const char *ae_error_reason(int os_errno, char *buffer, size_t size);
+
 void ae_error_clear(aether_error *err);
 
 #endif

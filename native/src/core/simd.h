@@ -16,6 +16,13 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
+/* gcc's "sse4.2" has the instructions of CRC-32C in it, which newer clangs name apart. */
+#if defined(__clang__)
+#define AE_CORE_CRC32C __attribute__((target("sse4.2,crc32")))
+#else
+#define AE_CORE_CRC32C __attribute__((target("sse4.2")))
+#endif
+
 static inline bool ae_core_probe_f16c(void) {
     unsigned a, b, c = 0, d;
     /* "avx" also says that the system saves the wide registers; "f16c" itself

@@ -59,7 +59,7 @@ static int refused(int os_errno, aether_error *err) {
     const char *why = os_errno == ENOSYS   ? "this kernel has none"
                       : os_errno == EPERM  ? "not permitted (by a container, or kernel.io_uring_disabled)"
                       : os_errno == ENOMEM ? "out of memory, or above the limit of locked memory"
-                                           : strerror_r(os_errno, text, sizeof text);
+                                           : ae_error_reason(os_errno, text, sizeof text);
     return ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring does not work here: %s", why);
 }
 

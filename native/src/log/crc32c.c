@@ -51,8 +51,7 @@ uint32_t ae_crc32c_portable(uint32_t crc, const void *data, size_t size) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *bytes,
-                                                                 size_t size) {
+AE_CORE_CRC32C static uint32_t by_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
     uint64_t state = ~crc;
     for (; size >= 8; bytes += 8, size -= 8) {
         uint64_t word;

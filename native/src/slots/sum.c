@@ -16,8 +16,8 @@ static inline uint64_t word_at(const uint8_t *data) {
     return word;
 }
 
-__attribute__((target("sse4.2"))) static void begin_four(const uint64_t *rows, const uint8_t *const *data,
-                                                         uint64_t row_bytes, uint32_t *sums) {
+AE_CORE_CRC32C static void begin_four(const uint64_t *rows, const uint8_t *const *data, uint64_t row_bytes,
+                                      uint32_t *sums) {
     uint64_t a = __builtin_ia32_crc32di(~0u, rows[0]), b = __builtin_ia32_crc32di(~0u, rows[1]);
     uint64_t c = __builtin_ia32_crc32di(~0u, rows[2]), d = __builtin_ia32_crc32di(~0u, rows[3]);
     const uint64_t whole = row_bytes / 8 * 8;
