@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,9 @@ class BuildExt(build_ext):
     """Checks for the compiler and the headers before it starts."""
 
     def run(self) -> None:
-        runpy.run_path("native/build_cffi.py", run_name="check")["check_toolchain"]()
+        checks = runpy.run_path("native/build_cffi.py", run_name="check")
+        checks["check_platform"]()
+        checks["check_toolchain"]()
         if self.inplace:
             self.remove_stale()
         if self.parallel is None:
@@ -110,13 +113,18 @@ class BuildExt(build_ext):
 
 
 names, folders = packages()
+extensions = mypyc_extensions()
+# Without compiled modules the one extension is cffi's, which keeps to the stable ABI: one wheel for
+# every Python from the oldest on. A Python without the lock has none.
+stable_abi = not extensions and not sysconfig.get_config_var("Py_GIL_DISABLED")
 setup(
     packages=names,
     package_dir=folders,
     package_data={"": ["py.typed", "*.pyi"]},
     include_package_data=False,
     cffi_modules=["native/build_cffi.py:ffibuilder"],
-    ext_modules=mypyc_extensions(),
+    ext_modules=extensions,
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if stable_abi else {},
     cmdclass={"build_ext": BuildExt},
     zip_safe=False,
 )

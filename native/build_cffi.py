@@ -17,9 +17,12 @@ Environment:
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
+import struct
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -106,6 +109,16 @@ def find_ucx() -> bool:
             return False
 
 
+def check_platform() -> None:
+    """Fail where the core cannot run: it maps files of little-endian words and calls Linux."""
+    system = f"{sys.platform}, {platform.machine()}, {8 * struct.calcsize('P')} bits"
+    if sys.platform != "linux" or sys.byteorder != "little" or struct.calcsize("P") != 8:
+        raise SystemExit(
+            f"error: aethergraph runs on 64-bit little-endian Linux, and this is {system}. "
+            "A container or a virtual machine with Linux will do (on Windows: WSL 2)."
+        )
+
+
 def check_toolchain() -> None:
     """Fail with the package to install when a compiler or a header is missing."""
     flags = ["-I" + sysconfig.get_path("include"), "-I" + sysconfig.get_path("platinclude")]
@@ -181,5 +194,6 @@ if __name__ in ("__cffi__", "__main__"):
     ffibuilder = make_ffi()
 
 if __name__ == "__main__":
+    check_platform()
     check_toolchain()
     ffibuilder.compile(tmpdir="build/cffi", verbose=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import aethergraph
+from aethergraph._checks.optional import refuse_older
 
 FRAMEWORKS = ["torch", "torch_geometric", "dgl", "pyarrow", "typer", "rich", "pandas", "scipy"]
 
@@ -119,6 +122,22 @@ def test_how_to_get_an_extra(
     done = run_python(script, *[str(checkout)] * is_checkout)
     wanted = f"-e '{checkout}[fsspec]'" if is_checkout else "'aethergraph[fsspec]'"
     assert done.stdout.endswith(f": pip install {wanted}\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [("2.1.2+cpu", True), ("1.13.0", True), ("2.2.0a0", False), ("2.13", False), ("3.0.1", False)],
+)
+def test_older_libraries_are_refused(version: str, refused: bool) -> None:
+    library = SimpleNamespace(__name__="torch", __version__=version)
+    if not refused:
+        refuse_older(library, "2.2", "aethergraph.pyg needs")
+        return
+    expected = (
+        f"needs torch 2.2 or newer, and {re.escape(version)} is installed: pip install .*torch>=2.2"
+    )
+    with pytest.raises(ImportError, match=expected):
+        refuse_older(library, "2.2", "aethergraph.pyg needs")
 
 
 def test_the_names_that_users_import() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from aethergraph.errors import UnsupportedError
 
-__all__ = ["how_to_get", "load_toml", "require", "source_tree"]
+__all__ = ["how_to_get", "load_toml", "refuse_older", "require", "source_tree"]
 
 
 def source_tree() -> Path | None:
@@ -50,6 +51,21 @@ def require(module: str, needs: str, extra: str, package: str | None = None) -> 
         raise UnsupportedError(
             f"{needs} {package or module.split('.')[0]}: {how_to_get(extra)} ({error})"
         ) from None
+
+
+def refuse_older(module: Any, oldest: str, needs: str) -> None:
+    """Refuse a library whose version is before the oldest that works.
+
+    Raises:
+        ImportError: names the version that is there and the one to get.
+    """
+    version = str(module.__version__)
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < tuple(map(int, oldest.split("."))):
+        name = module.__name__
+        raise ImportError(
+            f"{needs} {name} {oldest} or newer, and {version} is installed: "
+            f"pip install --upgrade '{name}>={oldest}'"
+        )
 
 
 def load_toml() -> Any:

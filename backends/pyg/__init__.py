@@ -20,13 +20,18 @@ torch-sparse.
 """
 
 from aethergraph._checks.optional import how_to_get as _how_to_get
+from aethergraph._checks.optional import refuse_older as _refuse_older
 
 try:
-    import torch_geometric as _torch_geometric  # noqa: F401
+    import torch as _torch
+    import torch_geometric as _torch_geometric
 except ImportError as error:
     raise ImportError(
         f"aethergraph.pyg needs torch and torch_geometric: {_how_to_get('pyg')}"
     ) from error
+else:
+    _refuse_older(_torch, "2.2", "aethergraph.pyg needs")
+    _refuse_older(_torch_geometric, "2.5", "aethergraph.pyg needs")
 
 from aethergraph.pyg._accelerate import accelerate
 from aethergraph.pyg.ahead import LookAhead

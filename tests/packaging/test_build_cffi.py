@@ -102,3 +102,10 @@ def test_arrays_are_checked_by_the_compiler_or_by_a_sanitizer(
     flags = build["make_ffi"]()._assigned_source[3]["extra_compile_args"]
     assert "-fstack-protector" in flags
     assert ("-D_FORTIFY_SOURCE=3" in flags) != ("-fsanitize=address" in flags)
+
+
+def test_another_system_is_refused(build: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    build["check_platform"]()
+    monkeypatch.setattr("sys.platform", "win32")
+    with pytest.raises(SystemExit, match=r"64-bit little-endian Linux, and this is win32.*WSL"):
+        build["check_platform"]()

@@ -57,6 +57,9 @@ def test_versions_agree() -> None:
     assert aethergraph.__version__ == version
     assert (native.decode() if isinstance(native, bytes) else native) == version
     assert importlib.metadata.version("aethergraph") == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None and newest[1] == version
 
 
 def test_build_is_the_expected_one() -> None:
