@@ -335,12 +335,15 @@ def test_weights_that_the_data_no_longer_has() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:Cannot convert to bidirectional graph")
+@pytest.mark.parametrize("subgraph_type", ["directional", "bidirectional"])
 @pytest.mark.parametrize("typed", [False, True])
-def test_batches_have_the_keys_and_dtypes_of_pygs(typed: bool) -> None:
+def test_batches_have_the_keys_and_dtypes_of_pygs(typed: bool, subgraph_type: str) -> None:
     pytest.importorskip("pyg_lib", reason="PyG samples by pyg-lib: build it from its sources")
     data: Any = make_typed_data() if typed else make_data()
     nodes: Any = ("paper", torch.arange(40)) if typed else torch.arange(60)
-    stock = pyg_loader.NeighborLoader(data, [-1, -1], nodes, batch_size=16)
+    options: dict[str, Any] = {"batch_size": 16, "subgraph_type": subgraph_type}
+    stock = pyg_loader.NeighborLoader(data, [-1, -1], nodes, **options)
     for batch, expected in zip(ours.accelerate(stock), stock, strict=True):
         mine, its = dict(fields(batch)), dict(fields(expected))
         assert its.keys() == mine.keys()
@@ -348,3 +351,32 @@ def test_batches_have_the_keys_and_dtypes_of_pygs(typed: bool) -> None:
             assert type(mine[key]) is type(value), key
             if isinstance(value, torch.Tensor):
                 assert (mine[key].dtype, mine[key].shape) == (value.dtype, value.shape), key
+        if not typed:
+            assert joined_pairs(batch) == joined_pairs(expected)
+            if subgraph_type != "bidirectional":
+                assert sorted(batch.e_id.tolist()) == sorted(expected.e_id.tolist())
+
+
+def joined_pairs(batch: Data) -> list[list[int]]:
+    """Return source and destination of each edge of a batch, sorted."""
+    ends: list[list[int]] = batch.n_id[batch.edge_index].T.tolist()
+    return sorted(ends)
+
+
+def test_a_pair_of_a_bidirectional_sample_has_an_edge_that_joins_it() -> None:
+    data = make_data()
+    data.edge_index = data.edge_index % 9  # some pairs have many edges, in both directions
+    joining: dict[tuple[int, int], set[int]] = {}
+    for number, (source, target) in enumerate(data.edge_index.T.tolist()):
+        for pair in ((source, target), (target, source)):
+            joining.setdefault(pair, set()).add(number)
+    stock = pyg_loader.NeighborLoader(
+        data, [-1], torch.arange(9), batch_size=9, subgraph_type="bidirectional"
+    )
+    (batch,) = ours.accelerate(stock)
+    assert joined_pairs(batch) == sorted(map(list, joining))
+    for pair, number in zip(
+        batch.n_id[batch.edge_index].T.tolist(), batch.e_id.tolist(), strict=True
+    ):
+        assert number in joining[tuple(pair)]
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
