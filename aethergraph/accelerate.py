@@ -13,8 +13,8 @@ standard error. Neither pyg-lib nor torch-sparse is needed for loaders that are 
 
 PyG's classes stay what they are: what a program derives from them makes batches as it did, and
 ``isinstance`` answers as before but for ``HGTLoader`` and ``ShaDowKHopSampler``, which need
-torch-sparse. ``loader.data`` is the pair of stores (:class:`aethergraph.pyg.Stores`), made when the
-loader is made: tensors that the program assigns to its ``Data`` later are not in the batches.
+torch-sparse. ``loader.data`` is the pair of stores (:class:`aethergraph.pyg.Stores`). Attributes
+that the program assigns to its ``Data`` later are in the batches from the next epoch on.
 This module changes nothing when it is only imported.
 """
 

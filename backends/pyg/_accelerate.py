@@ -51,8 +51,9 @@ def accelerate(
 
     The seeds come in the same order, from the same generator; the batches have the same keys, of
     the same dtypes; the neighbours are other draws of the same distribution. Nothing is drawn from
-    the generator. The graph is indexed anew, from ``loader.data`` as it is now, so that it takes
-    memory twice until the old loader is dropped.
+    the generator. The graph is indexed anew, from the edges that ``loader.data`` has now, so that
+    it takes memory twice until the old loader is dropped. Attributes are those that the ``Data``
+    has when an epoch begins.
 
     Args:
         loader: a ``NeighborLoader``, ``LinkNeighborLoader``, ``HGTLoader``, ``ShaDowKHopSampler``,

@@ -14,6 +14,7 @@ Sources followed: ``torch_geometric/loader/{node_loader,link_loader}.py`` and
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -172,6 +173,7 @@ class LoaderMixin(OrderMixin, Profiled):
         self._set_next_epoch(check_count(epoch, "epoch", 0))
 
     def __iter__(self) -> Iterator[Any]:
+        self._refresh()
         at = self._pin_epoch()  # before an epoch is counted, as it may raise
         position, replayed = self._begin(), self._order_state
         self._order_state = None
@@ -190,6 +192,19 @@ class LoaderMixin(OrderMixin, Profiled):
         finally:
             if replayed is not None:  # the numbers were drawn when the epoch began
                 generators.restore(now)
+
+    def _refresh(self) -> None:
+        """Take over what has changed in the user's ``Data``; warn of what samples go by."""
+        sampler, drawn_by = self._sampler(), set()
+        if isinstance(sampler, NeighborSamplerBase):
+            drawn_by = {name for name in (sampler.time_attr, sampler.weight_attr) if name}
+        fixed = tensors_of(self.data[0]).refresh(drawn_by)
+        if fixed:
+            warnings.warn(
+                f"{', '.join(fixed)} of the data changed after the loader was made, and samples go "
+                "by what was there then, as PyG's do: make the loader anew",
+                stacklevel=3,
+            )
 
     def _pin_epoch(self) -> Any:
         """Return the view that all batches of an epoch are of; None: each has its own."""

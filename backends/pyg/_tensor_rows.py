@@ -84,6 +84,17 @@ class TensorSource(ABC):
         """Yield the tensors whose gathers can be planned ahead. Default: none."""
         return iter(())
 
+    def refresh(self, drawn_by: set[str]) -> list[str]:
+        """Take over what has changed in the data that the store was made of. Default: nothing.
+
+        Args:
+            drawn_by: names of attributes that a sampler draws by.
+
+        Returns:
+            What samples go by, edges or attributes of ``drawn_by``, and no longer is what it was.
+        """
+        return []
+
     @property
     def can_fetch_ahead(self) -> bool:
         """True if ``fetch`` may run in a thread before the batch is asked for. Default: False."""

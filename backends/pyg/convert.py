@@ -1,8 +1,4 @@
-"""Conversion of PyG's ``Data`` and ``HeteroData`` to a pair of stores.
-
-Source followed: ``torch_geometric/loader/utils.py`` (``filter_node_store_`` and
-``filter_edge_store_``: the attributes that PyG's own loader takes from a ``Data`` per batch).
-"""
+"""Conversion of PyG's ``Data`` and ``HeteroData`` to a pair of stores."""
 
 from __future__ import annotations
 
@@ -11,16 +7,12 @@ import os
 import warnings
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.typing import TensorFrame
-from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph, HeteroGraph, graph_hint
 from aethergraph.protocols import AnyGraph
+from aethergraph.pyg._source_data import TOPOLOGY, SourceData, put_attr, read_edges, row_dim
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -31,8 +23,6 @@ from aethergraph.storage.choice import is_address
 __all__ = ["as_stores", "from_data"]
 
 log = logging.getLogger("aethergraph")
-
-_TOPOLOGY = ("edge_index", "num_nodes", "adj", "adj_t")
 
 
 def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
@@ -91,7 +81,7 @@ def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
 
 
 def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> None:
-    edge_index, values = _edge_index(data, "data")
+    edge_index, values = read_edges(data, "data")
     num_nodes = data.num_nodes
     if num_nodes is None:
         raise InvalidArgumentError("data does not say how many nodes it has: set data.num_nodes")
@@ -101,21 +91,12 @@ def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> No
     for name, value in values.items():
         features.put_tensor(value, group_name=EDGE_GROUP, attr_name=name, index=None)
     for name, value in data.to_dict().items():
-        if name in _TOPOLOGY or value is None:
-            continue
-        dim = _row_dim(data, name, value, None)
-        if dim is None:
-            features.graph_attrs[name] = value
-        elif data.is_node_attr(name):
-            features.put_rows((None, name), value, dim)
-        elif data.is_edge_attr(name):
-            features.put_rows((EDGE_GROUP, name), value, dim)
-        else:
-            features.graph_attrs[name] = value
+        if name not in TOPOLOGY and value is not None:
+            put_attr(features, data, data.stores[0], name, value)
 
 
 def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStore) -> None:
-    read = {kind: _edge_index(data[kind], f"data[{kind!r}]") for kind in data.edge_types}
+    read = {kind: read_edges(data[kind], f"data[{kind!r}]") for kind in data.edge_types}
     ends = {kind: pair for kind, (pair, _) in read.items()}
     counts = _count_nodes(data, ends)
     graph_store.node_counts = counts
@@ -129,47 +110,10 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
         for name, value in read[kind][1].items():
             features.put_tensor(value, group_name=kind, attr_name=name, index=None)
     for store in data.node_stores + data.edge_stores:
-        is_rows = store.is_node_attr if isinstance(store._key, str) else store.is_edge_attr
         for name, value in store.items():
-            if name in _TOPOLOGY or value is None:
-                continue
-            dim = _row_dim(data, name, value, store)
-            if dim is not None and is_rows(name):
-                features.put_rows((store._key, name), value, dim)
-            else:
-                features.type_attrs.setdefault(store._key, {})[name] = value
+            if name not in TOPOLOGY and value is not None:
+                put_attr(features, data, store, name, value)
     features.graph_attrs.update(data.to_dict()["_global_store"])
-
-
-def _edge_index(store: Any, label: str) -> tuple[tuple[Any, Any], dict[str, Tensor]]:
-    """Return the edges of a ``Data`` or of one edge type, and the values of ``adj_t`` by name."""
-    edge_index = getattr(store, "edge_index", None)
-    if edge_index is None:
-        for name in ("adj_t", "adj"):
-            if getattr(store, name, None) is not None:
-                return _read_sparse(store, name, label)
-        edge_index = torch.empty((2, 0), dtype=torch.int64)
-    elif edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise InvalidArgumentError(
-            f"{label}.edge_index must have shape (2, num_edges), got {tuple(edge_index.shape)}"
-        )
-    return (edge_index[0], edge_index[1]), {}
-
-
-def _read_sparse(
-    store: Any, name: str, label: str
-) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
-    """Return the edges of a sparse tensor, in the order of its entries, and their values."""
-    try:
-        (row, col), value = to_edge_index(store[name])
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgumentError(
-            f"{label}.{name} is no sparse tensor of torch or torch_sparse: {error}"
-        ) from None
-    ends = (col, row) if name == "adj_t" else (row, col)  # adj_t is the transpose
-    attr = "edge_weight" if value is None or value.ndim == 1 else "edge_attr"
-    has_values = value is not None and not (value.ndim == 1 and bool((value == 1).all()))
-    return ends, {attr: value} if has_values and attr not in store else {}
 
 
 def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:
@@ -184,7 +128,7 @@ def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str
             known = store.num_nodes
         if known is not None:
             counts[name] = known
-        elif any(_row_dim(data, key, value, store) is not None for key, value in store.items()):
+        elif any(row_dim(data, key, value, store) is not None for key, value in store.items()):
             raise InvalidArgumentError(
                 f"data[{name!r}] does not say how many nodes it has: set data[{name!r}].num_nodes"
             )
@@ -194,16 +138,6 @@ def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str
             needed = int(ids.max()) + 1 if len(ids) else 0
             largest[name] = max(largest.get(name, 0), needed)
     return {name: counts.get(name, count) for name, count in largest.items()}
-
-
-def _row_dim(data: Any, name: str, value: Any, store: Any) -> int | None:
-    """Return the dimension in which PyG looks for rows of nodes or edges; None: it does not."""
-    if isinstance(value, TensorFrame):
-        return 0
-    if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
-        return None
-    dim = data.__cat_dim__(name, value, store)  # -1 if the name has "index" in it
-    return dim % value.ndim if isinstance(dim, int) else None
 
 
 def as_stores(data: Any) -> Stores:
@@ -230,7 +164,9 @@ def as_stores(data: Any) -> Stores:
     if isinstance(data, AnyGraph):
         return Stores(FeatureStore.from_graph(data), GraphStore(data))
     if isinstance(data, (Data, HeteroData)):
-        return from_data(data)
+        stores = from_data(data)
+        stores[0].source_data = SourceData(data, stores[1])
+        return stores
     if isinstance(data, (tuple, list)) and len(data) == 2:
         return read_pair(data)
     raise InvalidArgumentError(

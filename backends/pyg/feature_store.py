@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.protocols import RowSource
+    from aethergraph.pyg._source_data import SourceData
 
 __all__ = ["EDGE_GROUP", "FeatureStore"]
 
@@ -122,6 +123,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         self.graph_attrs: dict[str, Any] = {}
         #: Values of a ``HeteroData``, by type, that are not one row per node or edge.
         self.type_attrs: dict[Any, dict[str, Any]] = {}
+        #: The ``Data`` whose changes loaders over this store follow, in this process.
+        self.source_data: SourceData | None = None
 
     @classmethod
     def load(cls, *_: Any, **__: Any) -> NoReturn:
@@ -249,6 +252,16 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 "it: give one of them another name"
             )
         return next(iter(columns.values()), None)
+
+    def refresh(self, drawn_by: set[str]) -> list[str]:
+        """Take over what has changed in the ``Data`` that the store was made of."""
+        if self.source_data is None:
+            return []
+        fixed = self.source_data.refresh(self, drawn_by)
+        for key in self._given:  # rows from elsewhere stay in place of the data's
+            self._columns.pop(key, None)
+            self._hidden.discard(key)
+        return fixed
 
     @property
     def can_fetch_ahead(self) -> bool:
@@ -542,7 +555,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         }
         state["_from_graph"] = {}
         state["_values"] = {}
-        state["_pool"] = None
+        state["_pool"] = state["source_data"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -68,7 +68,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
     Args:
         data: an :class:`aethergraph.Graph`, the path of a graph file, ``(feature_store,
             graph_store)`` of any make, or a PyG ``Data``. Of many types: a ``HeteroGraph``, its
-            file, stores or a ``HeteroData``; batches are then ``HeteroData``.
+            file, stores or a ``HeteroData``; batches are then ``HeteroData``. Attributes are those
+            that a ``Data`` or ``HeteroData`` has when an epoch begins; edges, and weights and times
+            to draw by, those of now, and later changes bring a warning.
         num_neighbors: neighbours to take per hop, -1 for all; of typed graphs one such list for
             all edge types, or one by edge type (types that are missing are not followed).
         input_nodes: seed nodes: None (all nodes), ids as tensor, array or list, a mask, or a

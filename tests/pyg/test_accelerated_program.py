@@ -55,6 +55,9 @@ if __name__ == "__main__":
     ]
     for loader in loaders[:-1]:
         assert len(list(loader)) == len(loader) > 0
+    data.x, data.y = torch.full((50, 1), 5.0), torch.arange(50)
+    for batch in loaders[0]:
+        assert batch.x.shape == (len(batch.n_id), 1) and torch.equal(batch.y, batch.n_id)
     assert isinstance(loaders[0], NeighborLoader) and isinstance(loaders[-1], NeighborLoader)
     assert not isinstance(loaders[1], NeighborLoader)
     assert OfMine.__mro__[1] is NeighborLoader and not isinstance(loaders[0], OfMine)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -160,3 +163,145 @@ def test_stores_with_tensor_frames(caplog: pytest.LogCaptureFixture) -> None:
         NeighborSampler(data, [2], time_attr="tf")
     graph_from_data(data)
     assert "not in the graph: tf" in caplog.text
+
+
+# ---- a Data that changes ---------------------------------------------------------------------
+
+
+def assign(data: Data) -> None:
+    data.x = -data.x
+    data.y = np.arange(NUM_NODES)
+    data.edge_attr = data.edge_attr[:, :1]
+
+
+def write(data: Data) -> None:
+    data.x.neg_()
+    data.turned += 5  # not contiguous, so that stores have a copy
+
+
+def add(data: Data) -> None:
+    data.train_mask = torch.arange(NUM_NODES) < 20
+    data.edge_kind = torch.arange(NUM_EDGES)
+    data.title = "changed"
+
+
+def delete(data: Data) -> None:
+    del data.x, data.edge_attr, data.year
+
+
+def change_kind(data: Data) -> None:
+    data.y, data.edge_attr = "of the whole graph", 3.5
+    data.year = torch.arange(NUM_NODES)
+
+
+CHANGES = [assign, write, add, delete, change_kind]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_epoch_has_the_attributes_that_the_data_has_when_it_begins(
+    change: Callable[[Data], None], workers: dict[str, Any]
+) -> None:
+    data = make_data()
+    data.turned, data.year = torch.rand(4, NUM_NODES).T, 2000
+    nodes = torch.arange(50)
+    theirs = NodeLoader(data, NeighborSampler(data, [-1]), nodes, batch_size=20)
+    ours = NeighborLoader(data, [-1], nodes, batch_size=20, **workers)
+    for _ in range(2):
+        for mine, its in zip(ours, theirs, strict=True):
+            assert_equal(mine, its)
+        change(data)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_epoch_has_the_attributes_that_typed_data_has(workers: dict[str, Any]) -> None:
+    data = make_typed_data()
+    data["user"].year, data.title = 2000, "before"
+    nodes = ("post", torch.arange(50))
+    theirs = NodeLoader(data, HeteroNeighborSampler(data, [-1]), nodes, batch_size=20)
+    ours = NeighborLoader(data, [-1], nodes, batch_size=20, **workers)
+    for _ in range(3):
+        for mine, its in zip(ours, theirs, strict=True):
+            assert_equal(mine, its)
+        del data["post"].x
+        data["post"].x, data["user"].year = torch.rand(60, 5), 2001
+        data["user"].x.neg_()
+        data[VOTES].edge_attr = torch.rand(500, 1)
+        data.title = "after"
+
+
+def test_edges_and_what_draws_go_by_stay_as_they_were() -> None:
+    data = make_data()
+    data.weight = torch.rand(NUM_EDGES)
+    nodes = torch.arange(50)
+    options: dict[str, Any] = {"batch_size": 50, "weight_attr": "weight", "seed": 1}
+    loader = NeighborLoader(data, [3], nodes, **options)
+    expected = NeighborLoader(from_data(data), [3], nodes, **options)  # follows no changes
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(loader), list(expected)
+        data.edge_index, data.weight = data.edge_index.clone(), data.weight.clone()
+        (batch,) = loader  # equal ones, as if moved to a GPU and back
+    (same,) = expected
+    assert torch.equal(batch.e_id, same.e_id)
+    data.weight = torch.zeros(NUM_EDGES)
+    with pytest.warns(UserWarning, match="^weight of the data changed after .* make the loader"):
+        (batch,) = loader
+    (same,) = expected
+    assert torch.equal(batch.e_id, same.e_id) and not batch.weight.any()
+    data.edge_index = data.edge_index.flip(0)
+    with pytest.warns(UserWarning, match="^edge_index of the data changed"):
+        (batch,) = loader
+    (same,) = expected
+    assert torch.equal(batch.e_id, same.e_id)
+    data.edge_index[0, 0] = 1
+    with pytest.warns(UserWarning, match="^edge_index of the data changed"):
+        list(loader)
+    del data.edge_index, data.weight
+    with pytest.warns(UserWarning, match="^edge_index, weight of the data changed"):
+        list(loader)
+    typed = make_typed_data()
+    loader = NeighborLoader(typed, [3], "post")
+    typed["post", "in", "post"].edge_index = typed["post", "in", "post"].edge_index[:, :5]
+    with pytest.warns(UserWarning, match="^post-in-post.edge_index of the data changed"):
+        list(loader)
+
+
+def test_what_was_assigned_to_the_stores_stays() -> None:
+    data = make_data()
+    nodes = torch.arange(50)
+    loader = NeighborLoader(data, [-1], nodes, batch_size=50)
+    loader.data.x = torch.zeros(NUM_NODES, 1)
+    data.y = torch.ones(NUM_NODES)
+    (batch,) = loader
+    assert batch.x.shape[1] == 1 and not batch.x.any() and batch.y.all()
+    rows = np.full((NUM_NODES, 2), 7, np.float32)
+    loader = NeighborLoader(data, [-1], nodes, batch_size=50, feature_source=rows)
+    data.x = torch.zeros(NUM_NODES, 1)
+    (batch,) = loader
+    assert (batch.x == 7).all()
+    del data.x
+    (batch,) = loader
+    assert (batch.x == 7).all()
+
+
+def test_a_loader_does_not_keep_the_data() -> None:
+    data = make_data()
+    loader = NeighborLoader(data, [-1], torch.arange(50), batch_size=50)
+    reference = weakref.ref(data)
+    (before,) = loader
+    del data
+    assert reference() is None
+    (after,) = loader
+    assert_equal(after, before)
+
+
+def test_an_attribute_that_no_store_holds_is_refused_when_an_epoch_begins() -> None:
+    data = make_data()
+    loader = NeighborLoader(data, [-1], torch.arange(50))
+    data.x = torch.eye(NUM_NODES).to_sparse()
+    for _ in range(2):
+        with pytest.raises(errors.InvalidArgumentError, match=r"'x'.*sparse"):
+            iter(loader)
+    data.x = torch.ones(NUM_NODES)
+    assert next(iter(loader)).x.all()
