@@ -13,7 +13,9 @@ Source followed: ``torch_geometric/data/graph_store.py``.
 
 from __future__ import annotations
 
+import inspect
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,6 +58,29 @@ def _holds(
         all(counts.get(name, -1) >= count for name, count in num_nodes.items())
         and not (backward and any(typed[kind].layout == "csc" for kind in typed.edge_types))
         and (sort_by is None or sort_by.sorts(built))
+    )
+
+
+_has_warned = False
+
+
+def _warn_of_pygs_sampler() -> None:
+    """Warn once if it is a sampler of PyG's that asks for all edges."""
+    global _has_warned
+    frame, names = inspect.currentframe(), []
+    while frame is not None:
+        names.append(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    caller = next((name for name in names if not name.startswith("aethergraph.")), "")
+    if _has_warned or not caller.startswith("torch_geometric.sampler."):
+        return
+    _has_warned = True
+    is_library = [name.startswith(("aethergraph.", "torch_geometric.")) for name in names]
+    warnings.warn(
+        "PyG's own sampler takes a copy of all edges out of this GraphStore and draws from that, "
+        "no faster than from a Data: take aethergraph.pyg.NeighborLoader (or LinkNeighborLoader) "
+        "with the same arguments, or loader = aethergraph.pyg.accelerate(loader)",
+        stacklevel=[*is_library, False].index(False) + 1,
     )
 
 
@@ -345,6 +370,16 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             attr = edges.attr
             attrs.append(EdgeAttr(attr.edge_type, attr.layout, attr.is_sorted, attr.size))
         return attrs
+
+    def csc(self, edge_types: Any = None, store: bool = False) -> Any:
+        """Return all edges in PyG's CSC form; warn once if PyG's own sampler asks for them."""
+        _warn_of_pygs_sampler()
+        return super().csc(edge_types, store)
+
+    def csr(self, edge_types: Any = None, store: bool = False) -> Any:
+        """Return all edges in PyG's CSR form; see :meth:`csc`."""
+        _warn_of_pygs_sampler()
+        return super().csr(edge_types, store)
 
     def _edge_to_layout(self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False) -> Any:
         # The graph has the edge ids of every layout; PyG would have to sort.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,28 @@ import torch
 from support.pyg import (
     FRESH,
     NUM_NODES,
+    VOTES,
     Batch,
     assert_attrs,
     assert_same_batches,
     assert_topology,
     expect,
     make_data,
+    make_graph,
     make_stores,
+    make_typed,
     mark,
     node_key,
 )
+from torch_geometric.data import Data
+from torch_geometric.loader import LinkNeighborLoader as StockLinkLoader
+from torch_geometric.loader import NeighborLoader as StockLoader
 from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import NeighborSampler as PyGNeighborSampler
 
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph.loading import partition_aligned_batches
-from aethergraph.pyg import NeighborSampler
+from aethergraph.pyg import NeighborLoader, NeighborSampler, accelerate, as_stores, from_data
 
 pytestmark = pytest.mark.pyg
 
@@ -116,3 +124,61 @@ def test_pin_memory(num_workers: int) -> None:
     for batch in loader:
         assert batch.x.is_pinned()
         assert_attrs(batch, stores[1].graph, edges=False)
+
+
+@pytest.fixture
+def _not_warned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.pyg.graph_store._has_warned", False)
+
+
+def pygs_over_data() -> Any:
+    return StockLoader(from_data(make_data()), [3], SEEDS, batch_size=4)
+
+
+def pygs_links_over_data() -> Any:
+    links = torch.arange(20).view(2, 10)
+    return StockLinkLoader(from_data(make_data()), [3], (None, links), batch_size=4)
+
+
+def pygs_over_a_graph() -> Any:
+    return StockLoader(as_stores(make_graph()), [3], SEEDS, batch_size=4)
+
+
+def pygs_over_types() -> Any:
+    return StockLoader(as_stores(make_typed()), [3], ("post", SEEDS), batch_size=4)
+
+
+def pygs_by_a_sampler() -> Any:
+    stores = from_data(make_data())
+    sampler = PyGNeighborSampler(stores, [3])
+    return NodeLoader(stores, sampler, SEEDS, batch_size=4)
+
+
+@pytest.mark.usefixtures("_not_warned_yet")
+@pytest.mark.parametrize(
+    "make",
+    [pygs_over_data, pygs_links_over_data, pygs_over_a_graph, pygs_over_types, pygs_by_a_sampler],
+)
+def test_pygs_own_sampler_over_our_stores_is_told_of_once(make: Any) -> None:
+    for expected in (1, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loader = make()
+        told = [warning for warning in caught if "PyG's own sampler" in str(warning.message)]
+        assert [warning.filename for warning in told] == [__file__] * expected
+    batch = next(iter(accelerate(loader)))  # what the warning recommends
+    edges = batch if isinstance(batch, Data) else batch[VOTES]
+    assert len(edges.edge_attr) == len(edges.e_id) > 0
+
+
+@pytest.mark.usefixtures("_not_warned_yet")
+def test_nobody_else_is_told_of_pygs_sampler() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "PyG's own sampler")
+        stores, data = from_data(make_data()), make_data()
+        row, _, _ = stores[1].csc()
+        assert len(row) == len(stores[1].csr()[1]) == len(stores[1].coo()[0]) == data.num_edges
+        list(NodeLoader(stores, NeighborSampler(stores, [3]), SEEDS, batch_size=4))
+        list(NeighborLoader(stores, [3], SEEDS, batch_size=4))
+        StockLoader(stores, [3], SEEDS, neighbor_sampler=NeighborSampler(stores, [3]))
+        StockLoader(data, [3], SEEDS)
