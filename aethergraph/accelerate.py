@@ -12,9 +12,9 @@ is made by :mod:`aethergraph.pyg` instead, where that has the same;
 standard error. Neither pyg-lib nor torch-sparse is needed for loaders that are replaced.
 
 PyG's classes stay what they are: what a program derives from them makes batches as it did, and
-``isinstance`` answers as before but for ``HGTLoader`` and ``ShaDowKHopSampler``, which need
-torch-sparse. ``loader.data`` is the pair of stores (:class:`aethergraph.pyg.Stores`). Attributes
-that the program assigns to its ``Data`` later are in the batches from the next epoch on.
+a loader is an instance of the class that it was made by. ``loader.data`` is the pair of stores
+(:class:`aethergraph.pyg.Stores`). Attributes that the program assigns to its ``Data`` later are in
+the batches from the next epoch on.
 This module changes nothing when it is only imported.
 """
 
@@ -31,7 +31,7 @@ import torch_geometric.loader as pyg_loader
 
 from aethergraph import pyg
 from aethergraph.errors import AetherError
-from aethergraph.pyg._accelerate import check_fanouts, check_layout
+from aethergraph.pyg._accelerate import check_fanouts, check_layout, check_seeds
 
 __all__ = ["main"]
 
@@ -51,14 +51,23 @@ class AcceleratedLinkNeighborLoader(_Made, pyg.LinkNeighborLoader):
     """Loader that a program has made as PyG's ``LinkNeighborLoader`` or ``LinkLoader``."""
 
 
-class AcceleratedHGTLoader(_Made, pyg.HGTLoader):
+class AcceleratedHGTLoader(_Made, pyg.HGTLoader, pyg_loader.HGTLoader):  # type: ignore[misc]
     """Loader that a program has made as PyG's ``HGTLoader``, or ``NodeLoader`` of its sampler."""
+
+
+class AcceleratedShaDowKHopSampler(
+    _Made,
+    pyg.ShaDowKHopSampler,
+    pyg_loader.ShaDowKHopSampler,  # type: ignore[misc]
+):
+    """Loader that a program has made as PyG's ``ShaDowKHopSampler``."""
 
 
 _MADE = {
     pyg.NeighborLoader: AcceleratedNeighborLoader,
     pyg.LinkNeighborLoader: AcceleratedLinkNeighborLoader,
     pyg.HGTLoader: AcceleratedHGTLoader,
+    pyg.ShaDowKHopSampler: AcceleratedShaDowKHopSampler,
 }
 #: Classes of PyG's whose arguments ours take.
 _FASTER: dict[type, Any] = {
@@ -102,7 +111,7 @@ class Replacements:
             self._report(kind, f"stays PyG's: {error}")
             return None
         self._report(kind, f"is aethergraph.pyg.{type(loader).__name__}")
-        loader.__class__ = _MADE.get(type(loader), type(loader))
+        loader.__class__ = _MADE[type(loader)]
         return loader
 
     def _make_faster(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,6 +123,7 @@ class Replacements:
             return pyg.accelerate(stock)
         data = bound.arguments["data"]
         check_layout(data)
+        check_seeds(bound.arguments.get("input_nodes", bound.arguments.get("node_idx")))
         if kind in (pyg_loader.NeighborLoader, pyg_loader.LinkNeighborLoader):
             check_fanouts(bound.arguments["num_neighbors"], data)
         return faster(*args, **kwargs)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch_geometric.loader as pyg_loader
 import torch_geometric.sampler as pyg_sampler
@@ -27,7 +28,7 @@ from aethergraph.pyg.hgt import HGTLoader
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 
-__all__ = ["accelerate", "check_fanouts", "check_layout"]
+__all__ = ["accelerate", "check_fanouts", "check_layout", "check_seeds"]
 
 _LINK_LOADERS = (pyg_loader.LinkLoader, pyg_loader.LinkNeighborLoader)
 _LOADERS = (
@@ -103,12 +104,12 @@ def _replace(loader: Any, options: dict[str, Any]) -> Any:
             "edge_label_index": loader.edge_label_index, "edge_label": seeds.label,
             "edge_label_time": seeds.time, "neg_sampling": loader.neg_sampling,
         }  # fmt: skip
-        input_id = seeds.input_id
     else:
-        arguments["input_nodes"] = loader.input_nodes
+        kind, nodes = seeds.input_type, seeds.node  # as PyG has read them
+        arguments["input_nodes"] = nodes if kind is None else (kind, nodes)
         if seeds.time is not None:
             arguments["input_time"] = seeds.time
-        input_id = loader.input_id
+    input_id = seeds.input_id
     if input_id is not None:
         arguments["input_id"] = input_id
     arguments |= torch_options | options
@@ -155,6 +156,21 @@ def check_layout(data: Any) -> None:
                     "edge_index: make aethergraph.pyg.NeighborLoader with "
                     "transform=torch_geometric.transforms.ToSparseTensor()"
                 )
+
+
+def check_seeds(nodes: Any) -> None:
+    """Raise for a mask that PyG does not take for one; our loaders would.
+
+    Raises:
+        UnsupportedError: an array of bools.
+    """
+    if isinstance(nodes, (tuple, list)) and len(nodes) == 2 and isinstance(nodes[0], str):
+        nodes = nodes[1]
+    if isinstance(nodes, np.ndarray) and nodes.dtype == bool:
+        raise UnsupportedError(
+            "the seed nodes are an array of bools, which PyG takes for the ids 0 and 1: give a "
+            "mask as a tensor, torch.from_numpy(mask)"
+        )
 
 
 def check_fanouts(num_neighbors: Any, data: Any) -> None:

@@ -76,6 +76,11 @@ def _read_nodes(nodes: Any, num_nodes: int | None) -> tuple[Tensor, Tensor | Non
         return ids, ids
     tensor = _to_tensor(nodes, "input_nodes")
     if tensor.dtype == torch.bool:
+        if not hasattr(nodes, "dtype"):
+            raise InvalidArgumentError(
+                "input_nodes is a list of bools, which PyG takes for the ids 0 and 1: give a mask "
+                "as a tensor, torch.tensor(mask)"
+            )
         if tensor.ndim != 1 or (num_nodes is not None and len(tensor) != num_nodes):
             raise InvalidArgumentError(
                 f"a mask of input_nodes needs shape ({num_nodes},), got {tuple(tensor.shape)}"

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.loader as pyg_loader
@@ -242,6 +243,13 @@ def test_hgt_samplers_of_ours() -> None:
     sampler = ours.HGTSampler(stores, [8, 8])
     stock = pyg_loader.NodeLoader(stores, sampler, ("paper", torch.arange(40)), batch_size=16)
     assert ours.accelerate(stock).node_sampler is sampler
+
+
+@pytest.mark.parametrize("nodes", [[True, False, True], np.arange(60) % 3 == 0, [2.0, 5.0]])
+def test_seeds_are_those_that_pyg_has_read(nodes: Any) -> None:
+    stock = pyg_loader.NeighborLoader(make_data(), [2], nodes, batch_size=60)
+    (batch,) = ours.accelerate(stock)
+    assert batch.n_id[: len(nodes)].tolist() == list(map(int, nodes))
 
 
 def shadow_loader(data: Data, **options: Any) -> Any:

@@ -59,6 +59,7 @@ if __name__ == "__main__":
     for batch in loaders[0]:
         assert batch.x.shape == (len(batch.n_id), 1) and torch.equal(batch.y, batch.n_id)
     assert isinstance(loaders[0], NeighborLoader) and isinstance(loaders[-1], NeighborLoader)
+    assert isinstance(loaders[2], ShaDowKHopSampler) and isinstance(loaders[3], HGTLoader)
     assert not isinstance(loaders[1], NeighborLoader)
     assert OfMine.__mro__[1] is NeighborLoader and not isinstance(loaders[0], OfMine)
     assert issubclass(type(loaders[0]), NeighborLoader) and issubclass(OfMine, NodeLoader)
@@ -70,6 +71,8 @@ if __name__ == "__main__":
         list(spawned)
     except ImportError as error:  # in the worker, which draws by pyg-lib or torch-sparse
         assert "pyg-lib" in str(error), error
+    of_bools = NeighborLoader(data, [3], data.train_mask.numpy())
+    assert type(of_bools) is NeighborLoader and of_bools.input_data.node.max() == 1
     kinds = [("a", "to", "a"), ("a", "from", "a")]
     typed[kinds[1]].edge_index = typed[kinds[0]].edge_index
     try:
@@ -110,7 +113,7 @@ def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
     assert kinds + [last.split()[0]] == [
         "aethergraph.accelerate.AcceleratedNeighborLoader",
         "aethergraph.accelerate.AcceleratedLinkNeighborLoader",
-        "aethergraph.pyg.shadow.ShaDowKHopSampler",
+        "aethergraph.accelerate.AcceleratedShaDowKHopSampler",
         "aethergraph.accelerate.AcceleratedHGTLoader",
         "aethergraph.accelerate.AcceleratedNeighborLoader",
         "aethergraph.accelerate.AcceleratedNeighborLoader",
@@ -119,12 +122,13 @@ def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
     assert last.endswith(f"['{workers}', '--flag'] __main__ 5 {program}")
     lines = PROGRAM.splitlines()
     made = [line for line in ran.stderr.splitlines() if line.startswith("aethergraph: ")]
-    assert len(made) == 8
+    assert len(made) == 9
     place, message = made[0].removeprefix("aethergraph: ").split(": ")
     path, number = place.rsplit(":", 1)
     assert path == "of the user/train.py"
     assert lines[int(number) - 1].strip().startswith("NeighborLoader(data, [3, 2]")
     assert message == "NeighborLoader is aethergraph.pyg.NeighborLoader"
+    assert "NeighborLoader stays PyG's: the seed nodes are an array of bools" in made[-2]
     assert "NeighborLoader stays PyG's: data holds edges in adj_t" in made[-1]
 
 

@@ -356,7 +356,6 @@ def test_a_loader_over_files_pickles_by_their_paths(tmp_path: Path) -> None:
         (torch.tensor([5, 1], dtype=torch.int32), [5, 1], range(2)),
         (torch.arange(NUM_NODES) % 50 == 1, [1, 51, 101], [1, 51, 101]),
         (np.arange(NUM_NODES) % 50 == 1, [1, 51, 101], [1, 51, 101]),
-        ([i == 4 for i in range(NUM_NODES)], [4], [4]),
     ],
 )
 def test_input_nodes(nodes: Any, ids: Any, input_id: Any) -> None:
@@ -377,6 +376,7 @@ def test_input_id_of_ones_own() -> None:
         ([0, 3, -1], errors.OutOfRangeError, r"input_nodes\[2\] = -1"),
         ([0.5], errors.InvalidArgumentError, "float64"),
         (torch.zeros(3, dtype=torch.bool), errors.InvalidArgumentError, r"shape \(150,\)"),
+        ([i == 4 for i in range(NUM_NODES)], errors.InvalidArgumentError, "list of bools.*a mask"),
         ([[1], [2]], errors.InvalidArgumentError, "one-dimensional"),
         ("paper", errors.InvalidArgumentError, "'paper'"),
         (("paper", None), errors.InvalidArgumentError, "'paper'"),
