@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.typing import TensorFrame
@@ -110,11 +111,32 @@ class Stores(tuple[Any, Any]):
             return 0
         return int(column.shape[1]) if len(column.shape) > 1 else 1
 
+    def __getitem__(self, index: Any) -> Any:
+        """Return one of the two stores, or the tensor of that name."""
+        if isinstance(index, str) and not is_typed(self):
+            return getattr(self, index)
+        if isinstance(index, (str, tuple)):
+            raise KeyError(
+                f"{index!r}: stores of a graph of many types are not indexed by a type; "
+                f"aethergraph.pyg.to_data(stores)[{index!r}] has what belongs to it"
+            )
+        return super().__getitem__(index)
+
+    def __contains__(self, item: Any) -> bool:
+        """Return whether a tensor, of whatever type, or a value of the graph has that name."""
+        if not isinstance(item, str):
+            return super().__contains__(item)
+        source = tensors_of(self[0])
+        attrs = [source.graph_attrs, *source.type_attrs.values()]
+        names = {name for _, name in source.tensor_keys()}.union(*attrs)
+        return item == "edge_index" or item in names
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or is_typed(self):
             raise AttributeError(
                 f"{type(self).__name__} has no attribute {name!r}: tensors of a graph of many "
-                "types are in feature_store, graph_store = stores"
+                "types are in feature_store, graph_store = stores, and "
+                "aethergraph.pyg.to_data(stores) makes a HeteroData"
             )
         source = tensors_of(self[0])
         for group in (None, EDGE_GROUP):
@@ -126,6 +148,11 @@ class Stores(tuple[Any, Any]):
         try:
             return self[0].get_tensor(None, name, None)
         except KeyError:
+            if callable(getattr(Data, name, None)):
+                raise AttributeError(
+                    f"stores do not have the method {name!r} of a Data: "
+                    f"aethergraph.pyg.to_data(stores).{name}() makes a Data and calls it"
+                ) from None
             known = ", ".join(sorted({repr(attr) for _, attr in source.tensor_keys()})) or "none"
             raise AttributeError(
                 f"the feature store has no tensor {name!r}; there are: {known}"

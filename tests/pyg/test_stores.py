@@ -78,6 +78,11 @@ def test_what_a_loader_tells_of_its_data() -> None:
     assert type(again) is Stores and torch.equal(again.x, data.x)
     with pytest.raises(AttributeError, match=r"no tensor 'z'; there are: 'edge_attr', .*'x', 'y'"):
         data.z
+    assert torch.equal(data["y"], data.y) and data[0] is tuple(data)[0]
+    assert "y" in data and "edge_index" in data and "z" not in data and data[0] in data
+    with pytest.raises(AttributeError, match=r"to_data\(stores\).is_undirected\(\)"):
+        data.is_undirected()
+    assert to_data(data).is_undirected() is False
     plain = make_data()
     wanted = Data(x=plain.x, edge_index=plain.edge_index)
     found = from_data(wanted)
@@ -103,8 +108,13 @@ def test_what_a_loader_tells_of_a_typed_graph() -> None:
     assert data.metadata() == wanted.metadata()
     by_hand = from_data(wanted)
     assert (by_hand.num_nodes, by_hand.num_edges) == (74, 140)
-    with pytest.raises(AttributeError, match="many types"):
+    assert "x" in data and "y" not in data
+    with pytest.raises(AttributeError, match=r"many types .*to_data\(stores\) makes"):
         data.x
+    for kind in ("user", VOTES):
+        with pytest.raises(KeyError, match=r"to_data\(stores\)\["):
+            data[kind]
+    assert torch.equal(to_data(data)["user"].x, wanted["user"].x)
     with pytest.raises(AttributeError, match="put_tensor"):
         data.x = torch.zeros(3)
 
