@@ -311,6 +311,8 @@ class LoaderMixin(OrderMixin, Profiled):
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
+        if self._current.epoch is None:  # the loader is called, not iterated
+            self._refresh()
         with stage("batch"), self._views.reading():
             out = self._sample_staged(index, self._epoch_key())
             return self.filter_fn(out) if self.filter_per_worker else self._with_view(out)

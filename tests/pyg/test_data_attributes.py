@@ -245,8 +245,9 @@ def test_edges_and_what_draws_go_by_stay_as_they_were() -> None:
     (same,) = expected
     assert torch.equal(batch.e_id, same.e_id)
     data.weight = torch.zeros(NUM_EDGES)
-    with pytest.warns(UserWarning, match="^weight of the data changed after .* make the loader"):
+    with pytest.warns(UserWarning, match="^weight of the data changed after") as caught:
         (batch,) = loader
+    assert caught[0].filename == __file__ and "make the loader anew" in str(caught[0].message)
     (same,) = expected
     assert torch.equal(batch.e_id, same.e_id) and not batch.weight.any()
     data.edge_index = data.edge_index.flip(0)
@@ -265,6 +266,15 @@ def test_edges_and_what_draws_go_by_stay_as_they_were() -> None:
     typed["post", "in", "post"].edge_index = typed["post", "in", "post"].edge_index[:, :5]
     with pytest.warns(UserWarning, match="^post-in-post.edge_index of the data changed"):
         list(loader)
+
+
+def test_a_batch_that_is_asked_for_by_its_seeds_has_the_attributes_of_now() -> None:
+    data = make_data()
+    loader = NeighborLoader(data, [-1], torch.arange(50))
+    data.x = torch.nn.Parameter(torch.ones(NUM_NODES, 1))
+    batch = loader(torch.tensor([3, 8]))
+    batch.x.sum().backward()
+    assert torch.equal(data.x.grad[:, 0], torch.bincount(batch.n_id, minlength=NUM_NODES).float())
 
 
 def test_what_was_assigned_to_the_stores_stays() -> None:
