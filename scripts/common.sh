@@ -37,7 +37,8 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # has_header NAME: the C compiler finds #include <NAME>.
 has_header() { has cc && printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
 
-python_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+# python_version PYTHON: 3.14 for example, and 3.14t for the one without the lock.
+python_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2] + sys.abiflags.replace("d", ""))'; }
 # A usable Python is at least 3.10, can make environments, and has its C headers.
 python_is_new() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
 python_has_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
@@ -135,4 +136,23 @@ install_torch() {
         return
     fi
     pip_install "$TORCH" || { note "no $TORCH for this Python; taking any torch from 2.2 on"; pip_install 'torch>=2.2'; }
+}
+
+# copy_sources DIR: a copy, so that a developer's build/ and .so files neither leak in nor get lost.
+copy_sources() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    tar -C "$ROOT" --exclude=.git --exclude='.venv*' --exclude=./build --exclude=./dist --exclude=./data --exclude=./site \
+        --exclude='*.so' --exclude='*.egg-info' --exclude=__pycache__ -cf - . | tar -C "$1" -xf -
+}
+
+# find_python VERSION: on PATH or under pyenv, working and with headers.
+find_python() {
+    local candidate
+    for candidate in "$PYTHON" "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        [ -x "$candidate" ] || continue
+        [ "$(python_version "$candidate" 2>/dev/null)" = "$1" ] || continue
+        python_has_venv "$candidate" && python_has_headers "$candidate" && echo "$candidate" && return 0
+    done
+    return 1
 }

@@ -60,11 +60,9 @@ for name in ("torch", "torch_geometric", "numpy", "cffi", "mypy", "ruff", "pytes
 }
 
 stage_build() {
-    rm -rf "$DIST" "$BASE/src"
-    mkdir -p "$DIST" "$BASE/src"
-    # A copy, so that a developer's build/ and .so files neither leak in nor get lost.
-    tar -C "$ROOT" --exclude=.git --exclude='.venv*' --exclude=./build --exclude=./dist --exclude=./data --exclude='*.so' \
-        --exclude='*.egg-info' --exclude=__pycache__ -cf - . | tar -C "$BASE/src" -xf -
+    rm -rf "$DIST"
+    mkdir -p "$DIST"
+    copy_sources "$BASE/src"
     (cd "$BASE/src" && run "$PY" -m build --sdist --no-isolation --outdir "$DIST" . >"$LOGS/sdist.log" 2>&1) ||
         { tail -n 40 "$LOGS/sdist.log"; return 1; }
     build_wheel "$PY" compiled
@@ -350,17 +348,6 @@ stage_versions() {
         AETHERGRAPH_VARIANTS=1 run_pytest "$BASE/py$version" compiled "${tests[@]}" \
             -m "not pyg and not slow and not hypothesis and not any_python"
     done
-}
-
-# find_python VERSION: on PATH or under pyenv, working and with headers.
-find_python() {
-    local candidate
-    for candidate in "$PYTHON" "$(command -v "python$1")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
-        [ -x "$candidate" ] || continue
-        [ "$(python_version "$candidate" 2>/dev/null)" = "$1" ] || continue
-        python_has_venv "$candidate" && python_has_headers "$candidate" && echo "$candidate" && return 0
-    done
-    return 1
 }
 
 # DGL's newest release on PyPI is for CPython 3.10 to 3.12, torch 2.2 and numpy 1.

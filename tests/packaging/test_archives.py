@@ -85,5 +85,6 @@ def test_interpreted_wheel_has_one_extension() -> None:
 
 
 def test_interpreted_wheel_is_for_every_python() -> None:
+    wheel_names("interpreted")
     (wheel,) = Path(str(DIST), "interpreted").glob("aethergraph-*.whl")
     assert "-cp310-abi3-linux_" in wheel.name
