@@ -2,12 +2,12 @@
 
     sudo python benchmarks/train_beyond_memory.py [--quick] [--limit 1G] [--only ...]
 
-The README's second example, to the end: GraphSAGE through PyG's stock NodeLoader over our stores,
-on a labelled graph (aethergraph.testing.graphs.CommunityGraph), topology and features on disk.
-Then the in-memory way, PyG's NeighborLoader over Data, in the same limit. Each runs in a process
-that starts in a fresh cgroup; the files are dropped from the page cache before, which counts
-against the limit. The table says how each ended, with the kernel's own count of processes killed
-for lack of memory.
+The README's way larger than memory, to the end: GraphSAGE through PyG's stock NodeLoader over
+our stores, on a labelled graph (aethergraph.testing.graphs.CommunityGraph), topology and
+features on disk. Then the in-memory way, PyG's NeighborLoader over Data, in the same limit. Each
+runs in a process that starts in a fresh cgroup; the files are dropped from the page cache
+before, which counts against the limit. The table says how each ended, with the kernel's own
+count of processes killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def say(event: str, **values: Any) -> None:
 
 
 def stock_loader(task: Task, storage: str) -> Any:
-    """The README's second example; ``nodes -> loader``."""
+    """Return the README's stock loader as ``nodes -> loader``."""
     from torch_geometric.loader import NodeLoader
 
     from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler

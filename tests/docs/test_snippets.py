@@ -105,7 +105,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.py").write_text("from torch_geometric.loader import NeighborLoader\n")
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", labels)
-    graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)  # as the README's command does
+    graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)  # as in docs/dgl.md
     graph.save(folder / "graph.aeg")
     FeatureTable.from_array(features).save(folder / "features.bin")
     return folder
