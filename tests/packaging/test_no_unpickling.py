@@ -49,6 +49,7 @@ ALLOWED = {
     ("tests/with_dgl/*.py", "dgl.graphbolt.OnDiskDataset"): "a folder that the test wrote",
     ("tests/with_dgl/test_graphbolt_data.py", "torch.load"): "a graph that the test wrote",
     ("benchmarks/load_time.py", "torch.load"): "measured: PyG's way to load a file written before",
+    ("benchmarks/pyg_examples.py", "torch_geometric.data.InMemoryDataset"): "saves what it makes",
     ("examples/ray_train_node_classification_pyg.py", "torch.load"): "weights it has just saved",
     ("tests/peers/over_dgl.py", "dgl.data.CoraFullDataset"): "a made graph takes its place",
     ("docs/dgl.md", "torch.load"): "a file that the page has just written, and says so",
