@@ -1,13 +1,15 @@
 """Nothing in the repository runs what a file says: no pickles of files, no loaders that call.
 
 Every mention of a function that can execute a file's content is found in the syntax trees of the
-sources and of the pages' snippets. What stays has a line in ALLOWED that says why.
+sources, of the notebooks and of the snippets of pages. What stays has a line in ALLOWED that says
+why.
 """
 
 from __future__ import annotations
 
 import ast
 import fnmatch
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,10 +62,14 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """(path, source) of every Python file, and of the snippets of every page."""
+    """(path, source) of every Python file and notebook, and of the snippets of every page."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     for path in [ROOT / "setup.py", *files]:
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "examples").rglob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        yield str(path.relative_to(ROOT)), "\n".join(code)
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         snippets = SNIPPET.findall(path.read_text(encoding="utf-8"))
         yield str(path.relative_to(ROOT)), "\n".join(snippets)
