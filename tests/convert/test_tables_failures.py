@@ -207,6 +207,10 @@ class NoPath:
         (lambda: two({"k": [], "b": []}, {"k": [1]}), "holds no rows|is a key, but has no values"),
         (lambda: two({"k": [1], "b": [1], "t": ["x"]}, {"k": [1]}, time="t"), "'x' is no time"),
         (lambda: two({"k": [1], "b": [1], "f": ["x"]}, {"k": [1]}, features="f"), "is a number"),
+        (
+            lambda: two({"k": [1], "b": [1], "f": ["2024-05-01"]}, {"k": [1]}, features="f"),
+            "'f' is of type string: a feature is a number; .* codes, times as a type of times or",
+        ),
         (lambda: two({"k": [1], "b": [1]}, {"k": [1]}, features="f"), "no column 'f' .a feature"),
         (lambda: two(7, {"k": [1]}), "a table is a path"),
         (lambda: two(CYCLE, {"k": [1]}), "a table is a path"),

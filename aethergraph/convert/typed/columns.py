@@ -438,10 +438,11 @@ class ColumnReader:
             return "float64"
         elif pat.is_floating(kind):
             return "float32"
+        times = ", times as a type of times or as numbers" if role == "feature" else ""
         raise InputError(
             self._table.files[0],
             f"column {column!r} is of type {kind}: a {role} is a number; write categories as "
-            "their codes",
+            f"their codes{times}",
         )
 
     def numbers(
