@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.own_share  # no notebook is like another one
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 #: What each needs beside the package.
@@ -33,7 +35,7 @@ for number in plt.get_fignums():
     for axes in plt.figure(number).axes:
         assert axes.has_data(), f"figure {number} has an empty plot"
         for text in (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()):
-            assert text, f"a plot of figure {number} says not what it shows"
+            assert text, f"a plot of figure {number} lacks a title or a label"
     plt.figure(number).savefig(f"figure-{number}.png")  # lays it out
 print("figures:", len(plt.get_fignums()))
 """
@@ -68,7 +70,7 @@ def test_form(name: str) -> None:
         parts = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": {}}
         if cell["cell_type"] == "code":
             parts |= {"execution_count": None, "outputs": []}
-        assert cell == {**parts, "source": cell["source"]}, cell["id"]
+        assert cell == {**parts, "source": cell["source"]}, "clear its outputs and metadata"
         assert re.fullmatch(r"[a-z-]+", cell["id"])
         assert "".join(cell["source"]).strip(), cell["id"]
     assert cells[0]["source"][0].startswith("# ")
