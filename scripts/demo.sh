@@ -14,7 +14,8 @@ set -euo pipefail
 
 # PyG's own in-memory loader, which the demonstration runs for comparison, needs pyg-lib or
 # torch-sparse. Neither has binaries on the common package index; wheels that pip finds are used
-# (PIP_FIND_LINKS), and building takes many minutes, so that is done on request only.
+# (PIP_FIND_LINKS), and building takes many minutes, so that is done on request only. Without
+# them our loader over the same data in memory stands in.
 compare_with_pyg() {
     if "$VENV/bin/python" -c 'import pyg_lib' 2>/dev/null || "$VENV/bin/python" -c 'import torch_sparse' 2>/dev/null; then
         return
@@ -25,7 +26,7 @@ compare_with_pyg() {
     elif pip_install --only-binary :all: torch_scatter torch_sparse >/dev/null 2>&1; then
         return
     fi
-    note "PyG's own sampler is not there, so its in-memory run will be left out;"
+    note "PyG's own sampler is not there, so our loader will stand in for its in-memory run;"
     note "AETHERGRAPH_BUILD_TORCH_SPARSE=1 ./scripts/demo.sh builds it (ten minutes or more)"
 }
 

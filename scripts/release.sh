@@ -111,11 +111,12 @@ END
     done
 }
 
-# compiler PLATFORM: what builds of Python modules are told, as assignments.
+# compiler PLATFORM ROOT: what builds of Python modules are told. ccache keeps objects here, not in a root.
 compiler() {
     local cc="$BASE/$1/clang"
-    export CC="ccache $cc" LDSHARED="$cc -shared" CFLAGS="-O3 -DNDEBUG -fwrapv" LDFLAGS="-Wl,-s"
+    export CC="$cc" LDSHARED="$cc -shared" CFLAGS="-O3 -DNDEBUG -fwrapv" LDFLAGS="-Wl,-s"
     export CCACHE_DIR=$BASE/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content ZIG_GLOBAL_CACHE_DIR=$BASE/zig ZIG_LOCAL_CACHE_DIR=$BASE/zig
+    [ -n "$2" ] || CC="ccache $cc"
     _PYTHON_HOST_PLATFORM=$(field "$(row "$1")" 3)
     export _PYTHON_HOST_PLATFORM
 }
@@ -224,7 +225,7 @@ wheel_of() {
     local made=$BASE/made tag
     tag=$(field "$(row "$1")" 4)
     rm -rf "$made"
-    (compiler "$1" && inside "$2" "$3" -m pip wheel -q --no-build-isolation --no-deps --no-cache-dir -w "$made" "$DIST"/aethergraph-*.tar.gz) ||
+    (compiler "$1" "$2" && inside "$2" "$3" -m pip wheel -q --no-build-isolation --no-deps --no-cache-dir -w "$made" "$DIST"/aethergraph-*.tar.gz) ||
         die "no wheel for $1"
     "$PY" -m wheel tags --remove --platform-tag "$tag" "$made"/*.whl >/dev/null
     note "$(basename "$made"/*.whl)"

@@ -22,6 +22,7 @@ NAMES = {
     "stock": "NodeLoader of PyG, our stores",
     "native": "our NeighborLoader",
     "pyg": "NeighborLoader of PyG, in memory",
+    "memory": "our NeighborLoader, in memory",
 }
 
 
@@ -84,7 +85,7 @@ EXPLANATION = (
 def speed_lines(results: list[RunResult]) -> list[str]:
     """Compare speeds with the in-memory way, if that ran and was trained long enough."""
     ran = {run.mode: run for run in results if run.skipped is None}
-    base = ran.get("pyg")
+    base = ran.get("pyg") or ran.get("memory")
     if base is not None and base.settled_batches < ENOUGH_BATCHES:
         return [
             f"Speeds are not compared: {base.settled_batches} batches after the first epoch are "
@@ -96,7 +97,7 @@ def speed_lines(results: list[RunResult]) -> list[str]:
             continue
         run = ran[mode]
         lines.append(
-            f"{NAMES[mode]}, compared with the in-memory way: training "
+            f"{NAMES[mode]}, compared with {NAMES[base.mode]}: training "
             f"{run.batches_per_second / base.batches_per_second:.2f} times as fast, loading only "
             f"{run.loads_per_second / base.loads_per_second:.2f} times"
         )
@@ -165,7 +166,7 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
     return None
 
 
-_COLORS = {"mlp": "C7", "stock": "C0", "native": "C2", "pyg": "C1"}
+_COLORS = {"mlp": "C7", "stock": "C0", "native": "C2", "pyg": "C1", "memory": "C1"}
 
 
 def _plot_speed(axes: Any, names: list[str], colors: list[str], runs: list[RunResult]) -> None:
@@ -188,16 +189,11 @@ def _plot_speed(axes: Any, names: list[str], colors: list[str], runs: list[RunRe
 def _plot_memory(
     axes: Any, names: list[str], colors: list[str], dataset: Dataset, runs: list[RunResult]
 ) -> None:
-    """Plot peaks of memory, those of the libraries apart: small graphs need less than torch."""
-    libraries = [min(run.base_bytes, run.anon_bytes) / 2**30 for run in runs]
-    data = [run.anon_bytes / 2**30 - below for run, below in zip(runs, libraries, strict=True)]
-    axes.bar(names, libraries, color="0.85", label="libraries, torch included")
-    bars = axes.bar(names, data, bottom=libraries, color=colors)
-    axes.bar_label(bars, [f"+ {size:.2f}" for size in data])
-    needed = sum(dataset.in_memory_bytes.values()) / 2**30
-    above = max(libraries, default=0)
-    axes.axhline(
-        above + needed, color="C3", linestyle="--", label="with the data of the in-memory way"
-    )
-    axes.set(ylabel="GiB", title="Peak allocated memory")
+    """Plot peaks of memory without the libraries, which would hide those of small graphs."""
+    sizes = [max(0, run.anon_bytes - run.base_bytes) for run in runs]
+    bars = axes.bar(names, [size / 2**20 for size in sizes], color=colors)
+    axes.bar_label(bars, [format_size(size) for size in sizes], fontsize=8)
+    needed = sum(dataset.in_memory_bytes.values()) / 2**20
+    axes.axhline(needed, color="C3", linestyle="--", label="data of the in-memory way")
+    axes.set(ylabel="MiB", title="Peak memory, libraries left out")
     axes.legend(fontsize=8)

@@ -183,16 +183,17 @@ class NativeSource(_GraphSource):
 
 
 class InMemorySource(_GraphSource):
-    """Source over PyG's NeighborLoader on a Data object that holds everything."""
+    """Source over a NeighborLoader on a Data object that holds everything.
 
-    def __init__(self, spec: RunSpec) -> None:
+    Args:
+        spec: the run.
+        loader: class of the loader, PyG's or ours.
+    """
+
+    def __init__(self, spec: RunSpec, loader: Any) -> None:
         import torch
-        import torch_geometric.typing as pyg_typing
         from torch_geometric.data import Data
-        from torch_geometric.loader import NeighborLoader
 
-        if not (pyg_typing.WITH_PYG_LIB or pyg_typing.WITH_TORCH_SPARSE):
-            raise Skipped("PyG's NeighborLoader needs pyg-lib or torch-sparse; neither imports")
         with Graph.load(spec.graph) as graph:
             edge_index = torch.empty((2, graph.num_edges), dtype=torch.int64)
             for row, ids in zip(edge_index, graph.edge_index(), strict=True):
@@ -200,13 +201,13 @@ class InMemorySource(_GraphSource):
         x = _read_features(spec.features)
         y = torch.from_numpy(np.load(spec.labels))
         self._data = Data(x=x, edge_index=edge_index, y=y)
-        self._loader = NeighborLoader
+        self._loader = loader
         self._spec = spec
         self._sampler: Any = None
         self.num_features = int(x.shape[1])
 
     def batches(self, nodes: Any) -> Iterable[Any]:
-        """Return PyG's loader over the seed nodes."""
+        """Return the loader over the seed nodes."""
         loader = self._loader(
             self._data,
             num_neighbors=list(self._spec.fanouts),
@@ -216,6 +217,23 @@ class InMemorySource(_GraphSource):
         )
         self._sampler = loader.node_sampler  # keep it: its CSC copy is then made once
         return loader  # type: ignore[no-any-return]
+
+
+def _pyg_in_memory(spec: RunSpec) -> Source:
+    """Return the source with PyG's loader and sampler."""
+    import torch_geometric.typing as pyg_typing
+    from torch_geometric.loader import NeighborLoader
+
+    if not (pyg_typing.WITH_PYG_LIB or pyg_typing.WITH_TORCH_SPARSE):
+        raise Skipped("PyG's NeighborLoader needs pyg-lib or torch-sparse; neither imports")
+    return InMemorySource(spec, NeighborLoader)
+
+
+def _ours_in_memory(spec: RunSpec) -> Source:
+    """Return the source with our loader over the same data."""
+    from aethergraph.pyg import NeighborLoader
+
+    return InMemorySource(spec, NeighborLoader)
 
 
 def _read_features(path: str) -> Any:
@@ -268,7 +286,8 @@ MODES: dict[str, Callable[[RunSpec], Source]] = {
     "mlp": FeatureOnlySource,
     "stock": StockSource,
     "native": NativeSource,
-    "pyg": InMemorySource,
+    "pyg": _pyg_in_memory,
+    "memory": _ours_in_memory,
 }
 
 

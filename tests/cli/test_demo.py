@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,7 @@ def test_a_plot_of_one_epoch_has_whole_epochs_on_its_axis(
     assert left.get_xlim() == (0.5, 1.5) and shown == [1.0]
 
 
-def test_the_plot_tells_memory_of_the_data_from_that_of_libraries(
+def test_the_plot_has_memory_of_the_data_without_that_of_libraries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plt = pytest.importorskip("matplotlib.pyplot")
@@ -272,9 +273,8 @@ def test_the_plot_tells_memory_of_the_data_from_that_of_libraries(
     monkeypatch.setattr(plt, "close", figures.append)
     assert report.save_plot(tmp_path / "demo.png", made, some) is None
     right = figures[0].axes[2]
-    found = [(bar.get_y(), bar.get_height()) for bar in right.patches]
-    assert found == [(0, 1), (0, 1), (1, 0.25), (1, 1)]  # GiB
-    assert [text.get_text() for text in right.texts] == ["+ 0.25", "+ 1.00"]
+    assert [bar.get_height() for bar in right.patches] == [256, 1024]  # MiB
+    assert [text.get_text() for text in right.texts] == ["256.0 MiB", "1.0 GiB"]
 
 
 @pytest.mark.any_python
@@ -385,3 +385,21 @@ def test_in_memory_run(tmp_path: Path) -> None:
         assert "pyg-lib or torch-sparse" in result.skipped
     else:
         assert len(result.epochs) == 2 and result.accuracy > 0.4
+    ours = runs.run(spec_for(made, "memory"), lambda event: None)
+    assert ours.skipped is None and len(ours.epochs) == 2 and ours.accuracy > 0.4
+
+
+def test_our_loader_stands_in_where_pygs_sampler_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: name == "torch_sparse")
+    assert main._in_memory_mode() == "pyg"
+    monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: None)
+    assert main._in_memory_mode() == "memory"
+    made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 160)
+    options = DemoOptions(tmp_path, compare=False)
+    console = main.Console(width=120)
+    main._run_mode("memory", options, made, console)
+    assert "pyg-lib or torch-sparse: neither is here" in capsys.readouterr().out
+    stand_in = [*results()[:3], replace(results()[3], mode="memory")]
+    assert "compared with our NeighborLoader, in memory: " in report.speed_lines(stand_in)[0]

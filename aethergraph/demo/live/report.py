@@ -136,7 +136,9 @@ def save_plot(path: Path, report: LiveReport) -> str | None:
         top.plot(*zip(*copies, strict=True), label="a copy that stopped", color="C3")
         # It was made at the end of the last round without it.
         stopped = max((r.seconds for r in report.rounds if r.frozen is None), default=0.0)
-        top.axvline(stopped, color="C3", linestyle="--", label="it stopped here")
+        top.axvline(stopped, color="C3", linestyle="--", label="the copy stopped here")
+        for axes in (middle, bottom):
+            axes.axvline(stopped, color="C3", linestyle="--")
     top.set(
         ylabel="%",
         ylim=(0, 100),
@@ -146,6 +148,9 @@ def save_plot(path: Path, report: LiveReport) -> str | None:
     moments = [m.seconds for m in report.moments]
     middle.plot(moments, [m.inserts_per_second for m in report.moments], label="inserted")
     middle.plot(moments, [m.deletes_per_second for m in report.moments], label="deleted")
+    deleting = [m.seconds for m in report.moments if m.deletes_per_second > 0]
+    if deleting:
+        middle.axvline(deleting[0], color="0.5", linestyle=":", label="old edges go from here")
     middle.set(ylabel="edges per second", title="Writing")
     middle.legend(fontsize=8)
     bottom.plot(times, [r.batches_per_second for r in report.rounds], color="C4")
