@@ -25,8 +25,6 @@ NEEDED = {
     "training_with_dgl": "dgl",
     "store_of_your_own": "torch_geometric",
 }
-#: The one that runs by default: the others take longer.
-OFTEN = "store_of_your_own"
 #: Runs behind a notebook: what it has drawn can be read.
 LOOK = """
 import matplotlib.pyplot as plt
@@ -91,10 +89,8 @@ def test_what_the_text_promises_is_there(name: str) -> None:
     assert re.search("^assert ", texts(name, "code")[-1], re.MULTILINE), "it proves nothing"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == OFTEN else pytest.mark.slow) for name in NEEDED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEEDED)
 def test_notebook(name: str, tmp_path: Path) -> None:
     pytest.importorskip(NEEDED[name])
     pytest.importorskip("matplotlib", reason="pip install matplotlib")
