@@ -137,7 +137,7 @@ make_root() {
         unmount "$root"
         rm -rf --one-file-system "$root"
         # Programs of another processor run through qemu, which the kernel asks for.
-        [ "$2" = "$(dpkg --print-architecture)" ] || has_foreign_programs || die "this kernel does not start programs of $2: mount binfmt_misc"
+        [ "$2" = "$(dpkg --print-architecture)" ] || has_foreign_programs || die "this kernel does not start programs of $2: it needs binfmt_misc"
         run debootstrap --variant=minbase --arch="$2" --include="ca-certificates${packages:+,$packages}" "$1" "$root" "$(mirror)" "$script" >"$root.log" ||
             { tail -n 20 "$root.log"; return 1; }
         # The network as this machine has it.
@@ -160,10 +160,9 @@ unmount_all() {
     for root in "$ROOTS"/*/; do [ ! -d "$root" ] || unmount "${root%/}"; done
 }
 has_foreign_programs() {
-    mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc 2>/dev/null
-    [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || { has update-binfmts && update-binfmts --enable qemu-aarch64; } ||
-        { has systemctl && systemctl restart systemd-binfmt; } 2>/dev/null
-    [ -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ]
+    local kernel=/proc/sys/fs/binfmt_misc
+    mountpoint -q "$kernel" || mount -t binfmt_misc binfmt_misc "$kernel" 2>/dev/null
+    [ -e "$kernel/qemu-aarch64" ] || cat /usr/lib/binfmt.d/qemu-aarch64.conf >"$kernel/register"
 }
 # The mirror of Debian that this machine uses.
 mirror() {
