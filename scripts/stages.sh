@@ -204,7 +204,7 @@ stage_docs() {
     "$PY" scripts/print_requirements.py docs >"$BASE/requirements-docs.txt"
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-docs.txt"
     run scripts/docs.sh "$BASE/site" "$fresh/bin/python"
-    AETHERGRAPH_SITE=$BASE/site PYTEST_JOBS=0 run_pytest "$VENV" compiled "$TESTS/docs/test_reference.py"
+    AETHERGRAPH_SITE=$BASE/site PYTEST_JOBS=0 run_pytest "$VENV" compiled "$TESTS"/docs/test_{reference,site}.py
 }
 
 # A third of the states that clang's analyzer would go through, in half the time; the soak has all.
@@ -457,6 +457,14 @@ stage_peers() {
 stage_asan_all() {
     AETHERGRAPH_ALL=1 AETHERGRAPH_EXAMPLES=0.3 sanitized_pytest "${CORE[@]}" "$TESTS/fuzz" --ignore="$TESTS/observe" \
         --ignore="$TESTS"/streaming/test_{flight,kafka,kafka_faults,sockets}.py
+}
+
+# The site that the stage docs has built, in a browser.
+stage_site() {
+    has chromium || { note "installing: chromium"; apt_install chromium; }
+    note "$(chromium --version)"
+    AETHERGRAPH_SITE=$BASE/site AETHERGRAPH_BROWSER=$(command -v chromium) PYTEST_JOBS=0 \
+        run_pytest "$VENV" compiled "$TESTS/docs/test_site.py" -k cut
 }
 
 stage_flink() {

@@ -42,7 +42,7 @@ DEEPER=(
     "python-whole|all Python tests with all their variants"
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
     "python-asan|core tests, two variants of each, with the extension under AddressSanitizer (and without mypyc)"
-    "docs|the documentation with its reference, built; every public name is in it"
+    "docs|the documentation with its reference, built; every public name is in it, every link leads somewhere"
     "tidy|clang-tidy on the C core"
     "c-asan|unit tests of the C core under AddressSanitizer and UndefinedBehaviorSanitizer"
     "c-tsan|C tests that start threads under ThreadSanitizer"
@@ -64,6 +64,7 @@ NAMED=(
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
     "asan-all|as python-asan, all variants of all core tests, those of remote graphs, features and streams too"
+    "site|every page of the documentation in Chromium, 1,400 and 390 pixels wide: nothing is cut"
     "flink|Flink's file sink, killed and going on from its checkpoints, into a live graph (downloads 330 MB once)"
 )
 
@@ -102,6 +103,7 @@ needs() {
     python-whole | soak) echo build extras ;;
     versions) echo versions-install ;;
     dgl) echo dgl-install ;;
+    site) echo docs ;;
     peers) echo build ${DGL_TESTS:+dgl-install} ;;
     faults | python | smoke | interpreted | python-asan | docs | wheel | install | *-install | benchmarks | hostile* | asan-all | flink) echo build ;;
     esac

@@ -1,4 +1,4 @@
-"""Conversion in memory: :func:`aethergraph.convert.api` without ``memory_budget``."""
+"""Conversion in memory: :func:`aethergraph.convert.convert` without ``memory_budget``."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from aethergraph.loading.loader import SubgraphLoader
 from aethergraph.loading.options import Ahead, Order
 
 __all__ = [
-    "Ahead",
-    "AlignedBatches",
-    "Batch",
-    "BufferPool",
-    "HeteroBatch",
-    "Order",
-    "PrefetchIterator",
     "SubgraphLoader",
+    "Batch",
+    "HeteroBatch",
+    "Ahead",
+    "Order",
+    "AlignedBatches",
+    "BufferPool",
+    "PrefetchIterator",
     "partition_aligned_batches",
     "prefetch_map",
 ]

@@ -13,18 +13,18 @@ from aethergraph.remote.server import FeatureServer, ServerStats
 
 __all__ = [
     "FeatureServer",
+    "open_source",
+    "open_graph",
+    "open_tables",
+    "open_sampler",
     "RemoteRows",
     "RemoteSampler",
+    "SampleService",
     "RemoteStats",
     "Replayed",
     "SamplePlan",
-    "SampleService",
     "ServedSample",
     "ServerStats",
     "check_replay",
-    "open_graph",
-    "open_sampler",
-    "open_source",
-    "open_tables",
     "replay",
 ]

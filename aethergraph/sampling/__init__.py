@@ -10,15 +10,15 @@ from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.walks import Direction, RandomWalker, random_fanout
 
 __all__ = [
+    "NeighborSampler",
+    "HeteroNeighborSampler",
+    "Subgraph",
+    "HeteroSubgraph",
     "ContextSampler",
     "Contexts",
     "HGTSampler",
-    "HeteroNeighborSampler",
-    "HeteroSubgraph",
     "Direction",
-    "NeighborSampler",
     "RandomWalker",
-    "Subgraph",
     "SubgraphType",
     "TemporalStrategy",
     "hash_ids",

@@ -30,18 +30,18 @@ from aethergraph.streaming.stats import IngestStats
 from aethergraph.streaming.udp import UdpSource, pack_datagram
 
 __all__ = [
-    "BadRecord",
+    "Ingestor",
+    "Schema",
+    "KafkaSource",
     "FileSource",
+    "MemorySource",
+    "SocketSource",
     "FlightSource",
+    "UdpSource",
+    "BadRecord",
     "IdMap",
     "IngestStats",
-    "Ingestor",
-    "KafkaSource",
-    "MemorySource",
     "Records",
-    "Schema",
-    "SocketSource",
     "Source",
-    "UdpSource",
     "pack_datagram",
 ]

@@ -42,20 +42,20 @@ from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
 
 # Not DataLoader: `from aethergraph.dgl import *` would put it in the place of DGL's.
 __all__ = [
+    "from_dgl",
+    "to_dgl",
+    "GraphStorage",
+    "FeatureStorage",
+    "EdgeFeatureStorage",
+    "NeighborSampler",
     "BatchedSeeds",
     "ClusterGCNSampler",
-    "EdgeFeatureStorage",
     "EdgePredictionSampler",
-    "FeatureStorage",
-    "GraphStorage",
     "LaborSampler",
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
-    "NeighborSampler",
     "PerSourceUniform",
     "SAINTSampler",
     "ShaDowKHopSampler",
     "as_edge_prediction_sampler",
-    "from_dgl",
-    "to_dgl",
 ]

@@ -402,8 +402,9 @@ class NeighborSampler(NeighborSamplerBase):
 
         Returns:
             A ``SamplerOutput`` whose metadata holds local ids. Without negatives and with binary
-            ones it is ``(input_id, edge_label_index [2, P + negatives], edge_label | None,
-            time [P + negatives] | None)``, for triplets
+            ones it is
+            ``(input_id, edge_label_index [2, P + negatives], edge_label | None, time | None)``,
+            where ``time`` is [P + negatives], for triplets
             ``(input_id, src [P], dst_pos [P], dst_neg [P] or [P, amount], time)``.
 
         Raises:

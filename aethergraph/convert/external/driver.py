@@ -1,4 +1,4 @@
-"""Conversion within a memory budget: :func:`aethergraph.convert.api` with ``memory_budget``."""
+"""Conversion within a memory budget: :func:`aethergraph.convert.convert` with ``memory_budget``."""
 
 from __future__ import annotations
 
@@ -212,15 +212,15 @@ def convert_chunks(
             same names, dtypes and shapes.
         output: the graph file; work files are in a folder beside it.
         memory_budget: bytes or a text such as "1G" that the process may take in all.
-        num_nodes: as in :func:`aethergraph.convert.api`.
-        layout: as in :func:`aethergraph.convert.api`.
-        keep_order: as in :func:`aethergraph.convert.api`.
-        undirected: as in :func:`aethergraph.convert.api`.
-        dedup: as in :func:`aethergraph.convert.api`.
-        compress: as in :func:`aethergraph.convert.api`.
-        force: as in :func:`aethergraph.convert.api`.
-        threads: as in :func:`aethergraph.convert.api`.
-        stages: as in :func:`aethergraph.convert.api`.
+        num_nodes: as in :func:`aethergraph.convert.convert`.
+        layout: as in :func:`aethergraph.convert.convert`.
+        keep_order: as in :func:`aethergraph.convert.convert`.
+        undirected: as in :func:`aethergraph.convert.convert`.
+        dedup: as in :func:`aethergraph.convert.convert`.
+        compress: as in :func:`aethergraph.convert.convert`.
+        force: as in :func:`aethergraph.convert.convert`.
+        threads: as in :func:`aethergraph.convert.convert`.
+        stages: as in :func:`aethergraph.convert.convert`.
 
     Returns:
         The file that was written, and its sizes.
