@@ -16,36 +16,42 @@ LINK = re.compile(
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """Add the images that pages show and that lie outside docs/, under their names."""
+    """Add what pages show or offer of the repository, under its path there."""
     from mkdocs.structure.files import File
 
     for page in list(files.documentation_pages()):
         for link in LINK.finditer(page.content_string):
             path = repository_path(page.src_uri, link["target"])
-            if link["image"] and path and path not in files.src_uris:
+            if path and is_on_site(link, config) and path not in files.src_uris:
                 files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """Make links that leave docs/ lead to the repository; code or text while it has no address."""
-    repository = (config.repo_url or "").rstrip("/")
 
     def rewrite(link: re.Match[str]) -> str:
         path = repository_path(page.file.src_uri, link["target"])
         if path is None:
             return link[0]
-        if link["image"]:
-            depth = page.file.src_uri.count("/")
-            return f"![{link['text']}]({'../' * depth}{path})"
-        if repository:
-            return f"[{link['text']}]({repository}/blob/main/{path}{link['anchor'] or ''})"
+        if is_on_site(link, config):
+            up = "../" * page.file.src_uri.count("/")
+            return f"{link['image']}[{link['text']}]({up}{path})"
+        if config.repo_url:
+            address = f"{config.repo_url.rstrip('/')}/blob/main/{path}"
+            return f"[{link['text']}]({address}{link['anchor'] or ''})"
         is_path = re.fullmatch(r"[\w./-]*[./][\w./-]*", link["text"])
         return f"`{link['text']}`" if is_path else link["text"]
 
     pieces = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     pieces[::2] = [LINK.sub(rewrite, text) for text in pieces[::2]]  # the others are code
     return "".join(pieces)
+
+
+def is_on_site(link: re.Match[str], config: Any) -> bool:
+    """Tell whether the site itself has a file: plots; programs while there is no other place."""
+    is_program = link["target"].endswith((".ipynb", ".py"))
+    return bool(link["image"]) or (is_program and not config.repo_url)
 
 
 def repository_path(page: str, target: str) -> str | None:

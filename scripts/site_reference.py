@@ -23,6 +23,8 @@ class Docstrings(griffe.Extension):
         if pkg.name != PACKAGE:
             return
         for item in list(walk(pkg)):
+            if item.is_attribute and item.docstring is None and (comment := comment_above(item)):
+                item.docstring = griffe.Docstring(comment, parent=item)
             if item.docstring is not None:
                 item.docstring.value = to_markdown(item, item.docstring.value)
         for item in list(walk(pkg)):
@@ -35,6 +37,16 @@ def walk(item: griffe.Object) -> Iterator[griffe.Object]:
     for member in item.members.values():
         if not member.is_alias:
             yield from walk(member)
+
+
+def comment_above(item: griffe.Object) -> str:
+    """Return the lines that begin with ``#:`` above a constant, an alias or an attribute."""
+    out: list[str] = []
+    for line in reversed(item.lines_collection[item.filepath][: (item.lineno or 1) - 1]):
+        if not line.strip().startswith("#:"):
+            break
+        out.insert(0, line.strip().removeprefix("#:").strip())
+    return "\n".join(out)
 
 
 def show_members(cls: griffe.Class) -> None:

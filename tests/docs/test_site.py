@@ -44,7 +44,8 @@ def load_hooks() -> Any:
 
 PAGE = """\
 The [README](../../README.md), [a table](../../benchmarks/results/gpu.md#gpu), [`a.c`](../../a.c),
-[another page](../pyg.md#seeds), [elsewhere](https://example.org), ![plot](../../benchmarks/a.png)
+[another page](../pyg.md#seeds), [elsewhere](https://example.org), ![plot](../../results/a.png)
+[a program](../../examples/a.py)
 
 ```text
 [README](../../README.md)
@@ -53,22 +54,26 @@ The [README](../../README.md), [a table](../../benchmarks/results/gpu.md#gpu), [
 
 
 @pytest.mark.parametrize(
-    "repository, first",
+    "repository, first, program",
     [
         (
             "https://example.org/repo/",
             "The [README](https://example.org/repo/blob/main/README.md), "
             "[a table](https://example.org/repo/blob/main/benchmarks/results/gpu.md#gpu), "
             "[`a.c`](https://example.org/repo/blob/main/a.c),",
+            "[a program](https://example.org/repo/blob/main/examples/a.py)",
         ),
-        ("", "The README, a table, `a.c`,"),
+        ("", "The README, a table, `a.c`,", "[a program](../examples/a.py)"),
     ],
 )
-def test_links_that_leave_the_pages_lead_to_the_repository(repository: str, first: str) -> None:
+def test_links_that_leave_the_pages_lead_to_the_repository(
+    repository: str, first: str, program: str
+) -> None:
     page = SimpleNamespace(file=SimpleNamespace(src_uri="tasks/serve.md"))
     lines = PAGE.splitlines()
     lines[0] = first
-    lines[1] = lines[1].replace("../../benchmarks", "../benchmarks")  # as the site has it
+    lines[1] = lines[1].replace("../../results", "../results")  # as the site has it
+    lines[2] = program
     config = SimpleNamespace(repo_url=repository)
     assert load_hooks().on_page_markdown(PAGE, page=page, config=config).splitlines() == lines
 
