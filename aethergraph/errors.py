@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "AetherError",
     "AbsentError",
     "AccessDeniedError",
-    "AetherError",
     "CancelledError",
     "ClosedError",
     "CorruptFileError",

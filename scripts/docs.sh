@@ -19,4 +19,5 @@ fi
 FOLDER=$(realpath -m "${1:-$ROOT/site}")
 PYTHON=${2:-python3}
 cd "$ROOT"
-"$PYTHON" -m mkdocs build --strict --quiet --site-dir "$FOLDER"
+# Not --quiet: what it leaves out --strict does not count.
+"$PYTHON" -m mkdocs build --strict --site-dir "$FOLDER" 2>&1 | { grep -v '^INFO' || true; }

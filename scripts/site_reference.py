@@ -14,6 +14,15 @@ import griffe
 PACKAGE = "aethergraph"
 #: :meth:`~a.b.name`, :class:`name`, :attr:`text <a.b.name>`
 ROLE = re.compile(r":(?:py:)?(?:attr|class|data|exc|func|meth|mod|obj):`(?P<text>[^`]+)`")
+#: Of a section of arguments: ``a, b: what both are``, whose names may go on in the next lines.
+SHARED = re.compile(
+    r"^(?P<margin> +)(?P<names>\*{0,2}\w+(?:,\s+\*{0,2}\w+)+):"
+    r"(?P<text> .*(?:\n(?:(?P=margin) +\S.*|\s*(?=\n)))*)",
+    re.MULTILINE,
+)
+SECTION = re.compile(
+    r"^( *)(?:Args|Attributes|Keyword Args):\n(?:(?:\1 +\S.*| *)(?:\n|$))+", re.MULTILINE
+)
 
 
 class Docstrings(griffe.Extension):
@@ -81,7 +90,14 @@ def rank(member: griffe.Object | griffe.Alias) -> int:
 
 
 def to_markdown(item: griffe.Object, text: str) -> str:
+    text = SECTION.sub(lambda section: SHARED.sub(entry_each, section[0]), text)
     return ROLE.sub(lambda role: reference(item, role["text"]), literal_blocks(text))
+
+
+def entry_each(entry: re.Match[str]) -> str:
+    """Give each of several names an entry of its own, as parsers of docstrings expect."""
+    names = re.split(r",\s+", entry["names"])
+    return "\n".join(f"{entry['margin']}{name}:{entry['text'].rstrip()}" for name in names)
 
 
 def reference(item: griffe.Object, text: str) -> str:

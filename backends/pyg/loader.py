@@ -257,8 +257,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, exclude_edges, seed, num_threads, ahead,
-            feature_source, snapshot, node_attrs, edge_attrs, order (partitions are those of the
-            seed links), **kwargs: as in :class:`NeighborLoader`.
+            feature_source, snapshot, node_attrs, edge_attrs, order, **kwargs: as in
+            :class:`NeighborLoader`; partitions of an ``order`` are those of the seed links.
         neighbor_sampler: a ready sampler with ``sample_from_edges``; its seed counts as in
             :class:`NeighborLoader`.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)

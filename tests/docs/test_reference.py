@@ -108,5 +108,9 @@ def test_signatures_say_what_a_call_takes(built: dict[str, str]) -> None:
     )
     signatures = [html.unescape(re.sub(r"<[^>]+>", "", text)).strip() for text in found]
     assert any(text.startswith("NeighborLoader(\n    data: Any,\n") for text in signatures)
+    # Each argument of a list that shares one description has an entry of its own.
+    entries = re.findall(r"<b><code>([^<]+)</code></b>", pages)
+    assert {"filter_per_worker", "transform_sampler_output", "**kwargs"} <= set(entries)
+    assert [entry for entry in entries if "," in entry] == []
     assert [text for text in signatures if re.search(r"\(\s*\*_", text)] == []
     assert [line for text in signatures for line in text.splitlines() if len(line) > 110] == []

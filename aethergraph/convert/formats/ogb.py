@@ -76,14 +76,14 @@ def read_ogb(
     Everything is read into memory. ``.csv.gz`` files need pyarrow.
 
     Args:
-            folder: the folder that holds ``raw`` (and ``split``).
-            split: a folder in ``split``; None takes the only one there is. A split that is kept as
-                a torch file (``split_dict.pt``) is left out, which is logged.
-            add_reverse: one type: add the reverse of every edge right after the edge, as OGB does
-                for ogbn-products and ogbn-proteins (``add_inverse_edge``), whose files hold one
-                direction. Many types: see :meth:`HeteroGraph.from_edges`.
-            layout: as in ``from_edges``.
-            keep_order: as in ``from_edges``; the input order is that of the files.
+        folder: the folder that holds ``raw`` (and ``split``).
+        split: a folder in ``split``; None takes the only one there is. A split that is kept as
+            a torch file (``split_dict.pt``) is left out, which is logged.
+        add_reverse: one type: add the reverse of every edge right after the edge, as OGB does
+            for ogbn-products and ogbn-proteins (``add_inverse_edge``), whose files hold one
+            direction. Many types: see :meth:`HeteroGraph.from_edges`.
+        layout: as in ``from_edges``.
+        keep_order: as in ``from_edges``; the input order is that of the files.
 
     Nothing in the folder is executed, and no symbolic link out of it is followed.
 
