@@ -386,7 +386,9 @@ END
     run inside "$1" "$fresh/bin/python" -m pip install -q --only-binary aethergraph --no-index --find-links "$DIST" --no-deps aethergraph
     run inside "$1" "$fresh/bin/python" -m pip install -q "aethergraph${3:-}"
     run inside "$1" env -C "$BASE" "$fresh/bin/python" "${program[@]}"
-    note "$(inside "$1" "$fresh/bin/python" -c 'import aethergraph, aethergraph._native._core as c; print(c.__file__)')"
+    inside "$1" env -C "$BASE" "$fresh/bin/python" -c '
+import aethergraph, aethergraph._native._core as core, aethergraph.loading.buffers as compiled
+print("   ", core.__file__, compiled.__file__, sep="\n    ")'
     note "in $((SECONDS - seconds)) s"
     rm -rf "$fresh"
 }
