@@ -367,8 +367,10 @@ class _BytesFile(_File):
         records of it were never read.
         """
         descriptor = self._file.fileno()
-        read = self._last_block[: max(0, place - self._block_place)]
-        self._tail = (self._tail + read)[-_MARKED:]
+        length = max(0, place - self._block_place)
+        # Between the header of a file and the records that are left stand those of earlier runs.
+        has_gap = length > len(self._last_block)
+        self._tail = b"" if has_gap else (self._tail + self._last_block[:length])[-_MARKED:]
         head = os.pread(descriptor, min(place, _MARKED), 0)
         before = os.pread(descriptor, len(self._tail), place - len(self._tail))
         if not head.startswith(self._head) or before != self._tail:

@@ -339,6 +339,24 @@ def test_empty_lines_before_the_names_of_columns(tmp_path: Path, text: bytes) ->
     assert edges(graph) == [(1, 2)] and list(graph.offsets("e.csv").values()) == [len(text)]
 
 
+def test_a_long_csv_with_names_is_gone_on_with(tmp_path: Path) -> None:
+    """The names are read again; between them and the place stands what was read before."""
+    path, graph = tmp_path / "e.csv", small(50_000)
+    text = "source,destination\n" + "".join(f"1,{v}\n" for v in range(50_000))  # some blocks
+    schema = Schema.csv(src="source", dst="destination")
+    path.write_text(text)
+    with Ingestor(graph, FileSource(path, schema, follow=False)) as ingestor:
+        ingestor.drain(WAIT)
+    with open(path, "a") as file:
+        file.write("".join(f"2,{v}\n" for v in range(10_000)))
+    Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    assert sorted(ends(graph)) == sorted([*range(50_000), *range(10_000)])
+    assert list(graph.offsets("e.csv").values()) == [path.stat().st_size]
+    path.write_text(text.replace("1,", "3,") + "x" * 200_000)
+    with pytest.raises(errors.SourceError, match="another file than the one of this name"):
+        Ingestor(graph, FileSource(path, schema, follow=False)).run()
+
+
 @pytest.mark.parametrize(
     ("text", "growing"),
     [("", True), ("\n\n", False), ("u,v", True), ("u,v", False), ("u,v\n", True)],
