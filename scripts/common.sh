@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by demo.sh and test.sh: system packages, a Python, a virtual environment.
+# Shared by demo.sh, test.sh and release.sh: system packages, a Python, a virtual environment.
 #
 # Environment:
 #   PYTHON              the Python to start from (default: a python3 of version 3.10 or newer)

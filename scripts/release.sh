@@ -151,14 +151,8 @@ make_root() {
     mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
     mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
 }
-unmount() {
-    local place
-    for place in "$1$BASE" "$1$DIST" "$1/proc" "$1/dev"; do umount -q "$place" 2>/dev/null || true; done
-}
-unmount_all() {
-    local root
-    for root in "$ROOTS"/*/; do [ ! -d "$root" ] || unmount "${root%/}"; done
-}
+# unmount FOLDER: all that is mounted below it, the innermost first.
+unmount() { awk -v below="$1/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount; }
 has_foreign_programs() {
     local kernel=/proc/sys/fs/binfmt_misc
     mountpoint -q "$kernel" || mount -t binfmt_misc binfmt_misc "$kernel" 2>/dev/null
@@ -265,7 +259,7 @@ again() {
     DIST=$BASE/again
     rm -rf "$DIST"
     mkdir -p "$DIST"
-    unmount_all
+    unmount "$ROOTS"
     export CCACHE_DISABLE=1
     # shellcheck disable=SC2046
     build $(built_wheels "$first")
@@ -275,7 +269,7 @@ again() {
     done
     DIST=$first
     unset CCACHE_DISABLE
-    unmount_all
+    unmount "$ROOTS"
 }
 
 # built_wheels FOLDER: the names, as in --list, of the wheels in it.
@@ -406,7 +400,7 @@ for wheel in "${@:2}"; do
     [ "${1:-}" = build ] || die "only build takes names of wheels"
     list_wheels | grep -x -- "$wheel" >/dev/null || die "no wheel '$wheel': one of $(list_wheels | tr '\n' ' ')"
 done
-trap unmount_all EXIT
+trap 'unmount "$ROOTS"' EXIT
 prepare
 case ${1:-all} in
 build) build "${@:2}" ;;

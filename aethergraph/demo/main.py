@@ -185,10 +185,9 @@ def _run_shown(spec: RunSpec, console: Console) -> RunResult:
 
         result = run(spec, show)
     if result.skipped is None:
-        data = max(0, result.anon_bytes - result.base_bytes)
         console.print(
             f"  peak memory: {format_size(result.anon_bytes)} allocated "
-            f"({format_size(data)} beyond the libraries), "
+            f"({format_size(result.data_bytes)} beyond the libraries), "
             f"{format_size(result.file_bytes)} of mapped file pages"
         )
     return result

@@ -59,7 +59,7 @@ def result_table(results: list[RunResult]) -> Table:
             f"{run.accuracy:.1%}",
             f"{run.open_seconds:.2f} s",
             format_size(run.anon_bytes),
-            format_size(max(0, run.anon_bytes - run.base_bytes)),
+            format_size(run.data_bytes),
             format_size(run.file_bytes),
         )
     return table
@@ -190,7 +190,7 @@ def _plot_memory(
     axes: Any, names: list[str], colors: list[str], dataset: Dataset, runs: list[RunResult]
 ) -> None:
     """Plot peaks of memory without the libraries, which would hide those of small graphs."""
-    sizes = [max(0, run.anon_bytes - run.base_bytes) for run in runs]
+    sizes = [run.data_bytes for run in runs]
     bars = axes.bar(names, [size / 2**20 for size in sizes], color=colors)
     axes.bar_label(bars, [format_size(size) for size in sizes], fontsize=8)
     needed = sum(dataset.in_memory_bytes.values()) / 2**20

@@ -62,6 +62,11 @@ class RunResult:
         """Held-out accuracy after the last epoch; 0 without epochs."""
         return self.epochs[-1].accuracy if self.epochs else 0.0
 
+    @property
+    def data_bytes(self) -> int:
+        """Peak anonymous memory beyond that of the libraries, in bytes."""
+        return max(0, self.anon_bytes - self.base_bytes)
+
     def _settled(self) -> list[Epoch]:
         """Return all epochs but the first, which also warms caches (unless there is no other)."""
         return self.epochs[1:] or self.epochs
