@@ -11,10 +11,10 @@ is made by :mod:`aethergraph.pyg` instead, where that has the same;
 :func:`aethergraph.pyg.accelerate` says when. What was replaced, what not, and why, is written to
 standard error. Neither pyg-lib nor torch-sparse is needed for loaders that are replaced.
 
-PyG's classes stay what they are: what a program derives from them makes batches as it did, and
-a loader is an instance of the class that it was made by. ``loader.data`` is the pair of stores
-(:class:`aethergraph.pyg.Stores`). Attributes that the program assigns to its ``Data`` later are in
-the batches from the next epoch on.
+PyG's classes stay what they are: a class that a program derives from them makes batches as it did
+(which is said, too), and a loader is an instance of the class that it was made by. ``loader.data``
+is the pair of stores (:class:`aethergraph.pyg.Stores`). Attributes that the program assigns to its
+``Data`` later are in the batches from the next epoch on.
 This module changes nothing when it is only imported.
 """
 
@@ -25,6 +25,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 import torch_geometric.loader as pyg_loader
@@ -78,6 +79,15 @@ _FASTER: dict[type, Any] = {
 }
 #: Classes that take a sampler, which says what they sample.
 _GENERAL: tuple[type, ...] = (pyg_loader.NodeLoader, pyg_loader.LinkLoader)
+#: Classes that sample one graph into other batches; PyG's versions have more and fewer of them.
+_WITHOUT: tuple[type, ...] = tuple(
+    getattr(pyg_loader, name)
+    for name in (
+        "ClusterLoader", "GraphSAINTSampler", "IBMBBatchLoader", "IBMBNodeLoader",
+        "NeighborSampler", "RandomNodeLoader",
+    )
+    if hasattr(pyg_loader, name)
+)  # fmt: skip
 
 
 class Replacements:
@@ -93,12 +103,22 @@ class Replacements:
 
     def install(self) -> None:
         """Let PyG's classes make our loaders; classes derived from them stay as they are."""
-        for kind in (*_FASTER, *_GENERAL):
+        for kind in (*_FASTER, *_GENERAL, *_WITHOUT):
             kind.__new__ = self._maker(kind)  # type: ignore[method-assign]
 
     def _maker(self, kind: type) -> Callable[..., Any]:
         def make(cls: type, *args: Any, **kwargs: Any) -> Any:
-            loader = self.make(kind, args, kwargs) if cls is kind else None
+            loader = None
+            if kind in _WITHOUT:
+                self._report(cls, "stays PyG's: no loader of aethergraph.pyg makes its batches")
+            elif cls is kind:
+                loader = self.make(kind, args, kwargs)
+            elif not cls.__module__.startswith(("torch_geometric.", "aethergraph.")):
+                self._report(
+                    cls,
+                    f"stays as it is: derived from {kind.__name__}, it may make batches in its own "
+                    "way; derive it from the class of aethergraph.pyg",
+                )
             return object.__new__(cls) if loader is None else loader
 
         return make
@@ -151,6 +171,7 @@ def main(arguments: list[str]) -> None:
         print("usage: python -m aethergraph.accelerate PROGRAM.py [ARGUMENTS]", file=sys.stderr)
         print("       python -m aethergraph.accelerate -m MODULE [ARGUMENTS]", file=sys.stderr)
         raise SystemExit(0 if arguments and arguments != ["-m"] else 2)
+    sys.excepthook = _show_error
     if arguments[0] == "-m":
         Replacements(None).install()
         sys.argv[:] = arguments[1:]
@@ -164,6 +185,16 @@ def main(arguments: list[str]) -> None:
     if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
         sys.path[0] = os.path.dirname(path)
     runpy.run_path(path, run_name="__main__")
+
+
+def _show_error(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    """Print a traceback that begins with the program, not with what runs it."""
+    while at is not None and (
+        at.tb_frame.f_code.co_filename == __file__
+        or at.tb_frame.f_globals.get("__name__") == runpy.__name__
+    ):
+        at = at.tb_next
+    sys.__excepthook__(kind, error.with_traceback(at), at)
 
 
 if __name__ == "__main__":

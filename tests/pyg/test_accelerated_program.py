@@ -16,7 +16,13 @@ import sys
 import torch
 import torch_geometric.loader
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
+from torch_geometric.loader import (
+    HGTLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NodeLoader,
+    RandomNodeLoader,
+)
 from torch_geometric.loader.shadow import ShaDowKHopSampler
 from torch_geometric.sampler import NeighborSampler
 
@@ -55,6 +61,7 @@ if __name__ == "__main__":
     ]
     for loader in loaders[:-1]:
         assert len(list(loader)) == len(loader) > 0
+    assert len(list(RandomNodeLoader(data, 5))) == 5
     data.x, data.y = torch.full((50, 1), 5.0), torch.arange(50)
     for batch in loaders[0]:
         assert batch.x.shape == (len(batch.n_id), 1) and torch.equal(batch.y, batch.n_id)
@@ -122,12 +129,14 @@ def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
     assert last.endswith(f"['{workers}', '--flag'] __main__ 5 {program}")
     lines = PROGRAM.splitlines()
     made = [line for line in ran.stderr.splitlines() if line.startswith("aethergraph: ")]
-    assert len(made) == 9
+    assert len(made) == 11
     place, message = made[0].removeprefix("aethergraph: ").split(": ")
     path, number = place.rsplit(":", 1)
     assert path == "of the user/train.py"
     assert lines[int(number) - 1].strip().startswith("NeighborLoader(data, [3, 2]")
     assert message == "NeighborLoader is aethergraph.pyg.NeighborLoader"
+    assert "OfMine stays as it is: derived from NeighborLoader" in made[6]
+    assert "RandomNodeLoader stays PyG's: no loader of aethergraph.pyg" in made[7]
     assert "NeighborLoader stays PyG's: the seed nodes are an array of bools" in made[-2]
     assert "NeighborLoader stays PyG's: data holds edges in adj_t" in made[-1]
 
@@ -141,6 +150,16 @@ def test_a_module(tmp_path: Path) -> None:
     )
     ran = run("-m", "package.train", "5", cwd=tmp_path)
     assert ran.stdout.splitlines()[-1] == "__main__ 3 ['5']", ran.stderr
+
+
+@pytest.mark.parametrize("as_module", [False, True])
+def test_a_program_that_fails(tmp_path: Path, as_module: bool) -> None:
+    (tmp_path / "train.py").write_text("def train():\n    1 / 0\n\ntrain()\n")
+    ran = run(*(["-m", "train"] if as_module else ["train.py"]), cwd=tmp_path)
+    assert ran.returncode == 1
+    files = [line for line in ran.stderr.splitlines() if line.startswith("  File ")]
+    assert len(files) == 2 and all("train.py" in line for line in files), ran.stderr
+    assert ran.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
 def test_a_program_that_is_none(tmp_path: Path) -> None:
