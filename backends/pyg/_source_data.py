@@ -43,6 +43,10 @@ def read_edges(store: Any, label: str) -> tuple[tuple[Any, Any], dict[str, Tenso
             if getattr(store, name, None) is not None:
                 return _read_sparse(store, name, label)
         edge_index = torch.empty((2, 0), dtype=torch.int64)
+    elif not isinstance(edge_index, (Tensor, np.ndarray)):
+        raise InvalidArgumentError(
+            f"{label}.edge_index must be a tensor, got {type(edge_index).__name__}"
+        )
     elif edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise InvalidArgumentError(
             f"{label}.edge_index must have shape (2, num_edges), got {tuple(edge_index.shape)}"

@@ -85,9 +85,7 @@ def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> No
     num_nodes = data.num_nodes
     if num_nodes is None:
         raise InvalidArgumentError("data does not say how many nodes it has: set data.num_nodes")
-    graph_store.put_edge_index(
-        edge_index, edge_type=None, layout="coo", size=(num_nodes, num_nodes)
-    )
+    _put_edges(graph_store, edge_index, None, (num_nodes, num_nodes), "data")
     for name, value in values.items():
         features.put_tensor(value, group_name=EDGE_GROUP, attr_name=name, index=None)
     for name, value in data.to_dict().items():
@@ -102,11 +100,7 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
     graph_store.node_counts = counts
     for kind, edge_index in ends.items():
         size = counts[kind[0]], counts[kind[2]]
-        try:
-            graph_store.put_edge_index(edge_index, edge_type=kind, layout="coo", size=size)
-        except AetherError as error:  # add the edge type to the message
-            error.args = (f"{kind}: {error}", *error.args[1:])
-            raise
+        _put_edges(graph_store, edge_index, kind, size, f"data[{kind!r}]")
         for name, value in read[kind][1].items():
             features.put_tensor(value, group_name=kind, attr_name=name, index=None)
     for store in data.node_stores + data.edge_stores:
@@ -114,6 +108,17 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
             if name not in TOPOLOGY and value is not None:
                 put_attr(features, data, store, name, value)
     features.graph_attrs.update(data.to_dict()["_global_store"])
+
+
+def _put_edges(
+    graph_store: GraphStore, ends: Any, kind: Any, size: tuple[int, int], label: str
+) -> None:
+    """Put the edges of a ``Data`` or of one edge type, by whose name errors call them."""
+    try:
+        graph_store.put_edge_index(ends, edge_type=kind, layout="coo", size=size)
+    except AetherError as error:
+        error.args = (f"{label}.edge_index: {error}", *error.args[1:])
+        raise
 
 
 def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str, int]:

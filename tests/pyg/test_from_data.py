@@ -59,12 +59,14 @@ def test_an_attribute_of_as_many_rows_as_nodes_and_edges() -> None:
 
 def test_bad_data_is_named() -> None:
     edges = torch.tensor([[0, 5], [1, 0]])
-    with pytest.raises(errors.OutOfRangeError, match=r"row\[1\] = 5"):
+    with pytest.raises(errors.OutOfRangeError, match=r"^data.edge_index: row\[1\] = 5"):
         from_data(Data(x=torch.rand(3, 2), edge_index=edges))
     with pytest.raises(errors.InvalidArgumentError, match=r"\(3, 1\)"):
         from_data(Data(x=torch.rand(3, 2), edge_index=torch.zeros(3, 1, dtype=torch.int64)))
     with pytest.raises(errors.InvalidArgumentError, match="float"):
         from_data(Data(x=torch.rand(3, 2), edge_index=torch.zeros(2, 1)))
+    with pytest.raises(errors.InvalidArgumentError, match="edge_index must be a tensor, got list"):
+        from_data(Data(x=torch.rand(3, 2), edge_index=[[0], [1]]))
     with pytest.raises(errors.InvalidArgumentError, match="num_nodes"):
         from_data(Data())
     with pytest.raises(errors.InvalidArgumentError, match="dict"):
