@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include "live/handle.h"
+#include "live_damage.h"
 #include "live_helpers.h"
 #include "slots/table.h"
 
-#define NODES 64
+#define NODES LIVE_DAMAGE_NODES
 
 static int times_of(int few, int many) {
     return test_long() && !TEST_SANITIZED ? many : few;
@@ -37,13 +37,6 @@ static aether_live *make(void) {
     return g;
 }
 
-static int attach(const aether_live *g, aether_live **out, aether_error *err) {
-    int32_t fds[8]; /* of one list: four */
-    const uint32_t n = aether_live_num_descriptors(g);
-    aether_live_descriptors(g, fds);
-    return aether_live_attach(fds, n, out, err);
-}
-
 /* What a graph has by node 7, as a reader finds it. */
 static int read_node(const aether_live *reader, int64_t *degree, aether_error *err) {
     int64_t node = 7;
@@ -64,7 +57,7 @@ TEST(what_relations_are_is_read_once) {
     aether_live *g = make(), *reader = NULL;
     aether_live_relation as_attached;
     aether_error err = {0};
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     /* The relations follow on the second page of the control block. */
     aether_live_relation *shared = (aether_live_relation *)(void *)(g->graph.control.memory.data + 4096);
     shared->layouts = AETHER_LIVE_CSC | AETHER_LIVE_CSR;
@@ -117,7 +110,7 @@ TEST(a_wrong_word_for_what_is_taken_leads_nowhere) {
     aether_live *g = make(), *reader = NULL;
     aether_error err = {0};
     int64_t degree = 0;
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     CHECK_OK(read_node(reader, &degree, &err), err);
     CHECK_EQ(degree, 15000);
     const ae_lists *lists = &g->graph.lists[0];
@@ -138,7 +131,7 @@ TEST(a_list_is_not_longer_than_its_memory) {
     aether_live *g = make(), *reader = NULL;
     aether_error err = {0};
     int64_t degree = 0;
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     ae_root *root = &g->graph.lists[0].table.roots[7];
     atomic_store(&root->head, atomic_load(&root->head) | UINT32_MAX);
     CHECK_EQ(read_node(reader, &degree, &err), AETHER_E_CORRUPT);
@@ -152,7 +145,7 @@ TEST(more_nodes_than_there_is_room_for_are_refused) {
     ae_control *c = &g->graph.control;
     aether_error err = {0};
     int64_t degree;
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     const uint64_t last = aether_live_last_commit(g);
     ae_control_put_counts(c, 0, last, &(ae_counts){.num_src = NODES, .num_dst = UINT64_C(1) << 40});
     CHECK_EQ(read_node(reader, &degree, &err), AETHER_E_EXPIRED);
@@ -171,7 +164,7 @@ TEST(a_last_commit_without_numbers_is_not_waited_for) {
     aether_error err = {0};
     int64_t degree;
     aether_snapshot *held;
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     held = live_pin(reader);
     const uint64_t last = aether_live_last_commit(g);
     ae_control_commit(&g->graph.control, last + 1000); /* a stray store */
@@ -193,56 +186,12 @@ TEST(a_last_commit_without_numbers_is_not_waited_for) {
 
 /* ---- any byte ---- */
 
-typedef struct stretch {
-    uint8_t *at;
-    uint64_t size;
-} stretch;
-
-/* Return the words that readers go by: of the control block, the roots and what is behind them, the arena. */
-static uint32_t stretches(aether_live *g, stretch out[3]) {
-    const ae_lists *lists = &g->graph.lists[0];
-    const uint64_t taken = ae_arena_taken(&lists->arena);
-    out[0] = (stretch){g->graph.control.memory.data, 4096 + 4224};
-    out[1] = (stretch){lists->table.memory.data, lists->table.memory.size};
-    out[2] = (stretch){lists->arena.memory.data, taken};
-    return 3;
-}
-
-static void read_all(const aether_live *reader) {
-    static int64_t ids[4096], seeds[NODES];
-    aether_snapshot *s = NULL;
-    if (aether_snapshot_take(reader, &s, NULL))
-        return;
-    const int64_t fanouts[] = {5, 3};
-    const aether_sample_options o = {.fanouts = fanouts, .num_hops = 2, .key = 1, .num_threads = 1};
-    uint64_t hop_nodes[3], hop_edges[2], totals[2];
-    aether_sampler *sampler = NULL;
-    int64_t degrees[NODES];
-    for (int64_t v = 0; v < NODES; v++)
-        seeds[v] = v;
-    aether_topology *t = live_lists(s);
-    if (aether_topology_degrees(t, seeds, NODES, degrees, NULL, NULL) == AETHER_OK)
-        for (int64_t v = 0; v < NODES; v++)
-            if (degrees[v] <= 4096) {
-                aether_topology_neighbors(t, &v, 1, ids, NULL, 4096, NULL, NULL);
-                aether_topology_own_values(t, AETHER_OWN_TIMES, &v, 1, ids, 4096, NULL, NULL);
-            }
-    if (aether_sampler_create(t, &sampler, NULL) == AETHER_OK)
-        aether_sample(sampler, seeds, NODES, &o, hop_nodes, hop_edges, totals, NULL);
-    aether_sampler_destroy(sampler);
-    uint64_t count;
-    aether_snapshot_changed(s, 0, AETHER_LIVE_CSC, 1, ids, 4096, &count, NULL, NULL);
-    uint8_t has[NODES];
-    aether_snapshot_has_edges(s, 0, seeds, seeds, NODES, has, NULL, NULL);
-    aether_snapshot_release(s);
-}
-
 static void damage(aether_live *g, const aether_live_base *base, uint64_t state, int times) {
     aether_live *reader = NULL;
-    stretch all[3];
-    const uint32_t n = stretches(g, all);
+    live_stretch all[LIVE_DAMAGE_STRETCHES];
+    live_stretches(g, all);
     for (int i = 0; i < times; i++) {
-        const stretch *part = &all[test_random(&state) % n];
+        const live_stretch *part = &all[test_random(&state) % LIVE_DAMAGE_STRETCHES];
         /* Most of what leads elsewhere stands in the first pages. */
         const uint64_t within = test_random(&state) % 2 && part->size > 8192 ? 8192 : part->size;
         uint64_t *word = (uint64_t *)(void *)(part->at + test_random(&state) % (within / 8) * 8);
@@ -254,18 +203,18 @@ static void damage(aether_live *g, const aether_live_base *base, uint64_t state,
         const bool early = what & 8;
         if (early)
             __atomic_store_n(word, other, __ATOMIC_RELAXED);
-        if (attach(g, &reader, NULL) == AETHER_OK) {
+        if (live_attach_again(g, &reader, NULL) == AETHER_OK) {
             if (base)
                 aether_live_set_base(reader, 0, AETHER_LIVE_CSC, base, NULL);
             __atomic_store_n(word, other, __ATOMIC_RELAXED);
-            read_all(reader);
+            live_read(reader);
             aether_live_close(reader);
         }
         __atomic_store_n(word, before, __ATOMIC_RELAXED);
     }
     int64_t degree;
     aether_error err = {0};
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     if (base)
         CHECK_OK(aether_live_set_base(reader, 0, AETHER_LIVE_CSC, base, &err), err);
     CHECK_OK(read_node(reader, &degree, &err), err); /* all is as it was */
@@ -307,7 +256,7 @@ TEST(any_word_over_a_base_may_be_damaged) {
     /* The line of some roots: far behind the table. */
     aether_live *reader = NULL;
     int64_t degree;
-    REQUIRE_OK(attach(g, &reader, &err), err);
+    REQUIRE_OK(live_attach_again(g, &reader, &err), err);
     CHECK_OK(aether_live_set_base(reader, 0, AETHER_LIVE_CSC, &base, &err), err);
     CHECK_OK(read_node(reader, &degree, &err), err);
     CHECK_EQ(degree, 28);
