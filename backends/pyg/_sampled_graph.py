@@ -26,6 +26,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureTable
 from aethergraph.graph import graph_hint
 from aethergraph.graph.ids import check_ids
+from aethergraph.graph.orders import take
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.pyg._built_graphs import SortKey
@@ -102,7 +103,7 @@ class SampledGraph(NamedTuple):
             for kind, edge in zip(self.schema.edge_types, sample.edge, strict=True):
                 order = self.edge_ids.get(kind)
                 if order is not None:
-                    edge[:] = order[edge]
+                    edge[:] = take(order, edge)  # other threads go on meanwhile
 
 
 def sampled_graph(
