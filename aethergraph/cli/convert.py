@@ -160,7 +160,8 @@ def convert_command(
             "-n",
             "--num-nodes",
             min=0,
-            help="Nodes; default: the largest id + 1.",
+            help="Nodes; default: the largest id + 1, or the rows of --features or --labels if "
+            "those are more.",
             rich_help_panel=_STORING,
         ),
     ] = None,
@@ -301,7 +302,7 @@ def convert_command(
             stages=stages,
             remark=note,
         )
-    _report(result)
+    _report(result, features)
 
 
 def _convert_live(
@@ -335,7 +336,7 @@ def _split(columns: list[str] | None) -> list[str] | None:
     return [name.strip() for text in columns for name in text.split(",") if name.strip()]
 
 
-def _report(result: ConvertResult) -> None:
+def _report(result: ConvertResult, features: Path | None) -> None:
     for text in result.notes:
         note(text)
     seconds = sum(result.seconds.values())
@@ -348,7 +349,8 @@ def _report(result: ConvertResult) -> None:
     )
     if result.features is not None:
         shape = " x ".join(f"{n:,}" for n in result.feature_shape)
-        out.print(f"{result.features}: features {shape}", markup=False, soft_wrap=True)
+        state = ", the file as it is" if result.features == os.fspath(features or "") else ""
+        out.print(f"{result.features}: features {shape}{state}", markup=False, soft_wrap=True)
     if result.labels is not None:
         out.print(f"{result.labels}: labels", markup=False, soft_wrap=True)
     if result.ids is not None:

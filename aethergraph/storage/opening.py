@@ -12,7 +12,10 @@ from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["open_container"]
 
-_EDGES: Final = "convert it first: aethergraph convert -i {} -o graph.aeg (features: --features)"
+_EDGES: Final = (
+    "convert it first: aethergraph convert -i {0} -o graph.aeg where it holds edges, and with "
+    "--features {0} where it holds rows of features"
+)
 _TORCH: Final = (
     "load it with its own library, then Graph.from_edges, or aethergraph.pyg.from_data and "
     "aethergraph.dgl.from_dgl"

@@ -98,6 +98,15 @@ def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
     assert np.load(tmp_path / "g.labels.npy").tolist() == [7, 8, 9]
 
 
+def test_features_that_are_used_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("src,dst\n0,1\n")
+    np.save(tmp_path / "x.npy", np.zeros((4, 2), np.float32))
+    paths = "-i", tmp_path / "e.csv", "-o", tmp_path / "g.aeg"
+    result = ae("convert", *paths, "--features", tmp_path / "x.npy")
+    assert "4 nodes, 1 edges" in result.stdout
+    assert f"{tmp_path / 'x.npy'}: features 4 x 2, the file as it is" in flat(result.stdout)
+
+
 def test_columns_are_chosen_and_told(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("a,b,when,w\n0,1,2020-01-01,1\n1,0,2020-01-02,2\n")
     (tmp_path / "x.csv").write_text("name,f,g\nann,1,2\nben,3,4\n")

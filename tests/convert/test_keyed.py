@@ -146,6 +146,13 @@ def test_text(tmp_path: Path, name: str, text: str, options: dict[str, Any]) -> 
     assert any("the first two" in note for note in result.notes) == guessed
 
 
+def test_an_edge_that_is_taken_for_names_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "e.tsv").write_text("0\t1\n1\t2\n")
+    result = convert(tmp_path / "e.tsv", tmp_path / "g.aeg", header=True)
+    assert "the first line holds numbers, 0 and 1, and is taken for names" in result.notes[-1]
+    assert not convert(tmp_path / "e.tsv", tmp_path / "h.aeg").notes
+
+
 def test_dates(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("src,dst,day\na,b,2020-03-07\nb,a,2020-03-05\n")
     convert(tmp_path / "e.csv", tmp_path / "g.aeg", ids="string", time_column="day", time_unit="D")

@@ -489,6 +489,13 @@ class EdgeReader:
             raise InvalidArgumentError(
                 f"{os.fspath(table.path)}: the same column is both source and destination"
             )
+        if isinstance(table, TextTable) and table.names is not None:
+            first, second = table.names[src], table.names[dst]
+            if first.isdecimal() and second.isdecimal():
+                self.notes.append(
+                    f"{os.fspath(table.path)}: the first line holds numbers, {first} and {second}, "
+                    "and is taken for names: leave out --header (header=) if it is an edge"
+                )
         return src, dst
 
     def _choose_dtypes(self, table: Table, columns: Sequence[int]) -> list[NumberType]:
