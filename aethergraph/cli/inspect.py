@@ -195,17 +195,71 @@ _LAYOUTS = {
 }
 
 
+#: Bytes of commits, and of a base, that ``info`` reads to count what the last commit has.
+_MOST_COMMITS, _MOST_BASE = 64 << 20, 1 << 30
+#: Partitions that are shown one by one; those of files are numbered by their names.
+_FEW_PARTITIONS, _LAST_SHOWN = 8, 1 << 31
+
+
+def _live_info(path: Path) -> dict[str, Any]:
+    """Describe the directory of a live graph as of its last commit, or of its base.
+
+    ``"lsn"`` is the number of that commit; None: the counts are those of the base, and
+    ``"not_read"`` says why.
+    """
+    info: dict[str, Any] = LiveDirectory(path).info()
+    info.update(lsn=None, not_read=None, streams={})
+    if info["commit_bytes"] > _MOST_COMMITS or info["base_bytes"] > _MOST_BASE:
+        info["not_read"] = "it is large: open or attach the graph to count what it adds"
+    else:
+        try:
+            with History(path, ARENA_MB) as history:
+                now = HeteroSnapshot.of(history.last())
+                info.update(num_nodes=now.num_nodes, lsn=now.lsn, streams=history.streams)
+                _take_counts(info, now)
+        except AetherError as error:
+            info["not_read"] = str(error)
+    if info["lsn"] is None and info["base"] is not None:
+        with HeteroGraph.load(Path(info["path"]) / info["base"]) as base:
+            _take_counts(info, base)
+    return info
+
+
+def _take_counts(info: dict[str, Any], graph: HeteroGraph) -> None:
+    for kind, count in zip(info["edge_types"], graph.num_edges.values(), strict=True):
+        kind["num_edges"] = count
+
+
+def _place_of(offsets: dict[int, int]) -> str:
+    """Say up to where a stream was read."""
+    if len(offsets) == 1:
+        return f"read up to {next(iter(offsets.values())):,}"
+    if len(offsets) > _FEW_PARTITIONS or max(offsets) > _LAST_SHOWN:
+        return f"read up to {sum(offsets.values()):,} in {len(offsets):,} partitions together"
+    places = (f"{number:,} in partition {name}" for name, number in sorted(offsets.items()))
+    return f"read up to {', '.join(places)}"
+
+
 def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("directory", str(info["path"]))]
     for name, count in info["num_nodes"].items():
         rows.append(("node type", f"{name}: {count:,} nodes"))
     for kind in info["edge_types"]:
-        kept = [f"order {kind['order']}", kind["layout"]]
+        kept = [f"{kind['num_edges']:,} edges"] if "num_edges" in kind else []
+        kept += [f"order {kind['order']}", kind["layout"]]
         kept += ["times"] * kind["has_time"] + ["weights"] * kind["has_weight"] + [*kind["attrs"]]
         rows.append(("edge type", f"{' -> '.join(kind['name'])}: {', '.join(kept)}"))
     base = info["base"] or "none yet"
+    if info["lsn"] is not None:
+        rows.append(("counted", f"as of commit {info['lsn']} of the log, the last one"))
+    else:
+        rows.append(("counted", "in the base alone, without the commits of the log"))
+        rows.append(("not read", f"the log: {info['not_read']}"))
+    for name, offsets in info["streams"].items():
+        rows.append(("stream", f"{name}: {_place_of(offsets)}"))
     rows.append(("base", f"{base}, of commit {info['base_lsn']} of the log"))
-    rows.append(("log", f"{size(info['log_bytes'])} in {info['log_files']} files"))
+    room = f"{size(info['log_bytes'])} in {info['log_files']} files"
+    rows.append(("log", f"{size(info['commit_bytes'])} of commits, {room}"))
     writer = "nobody" if info["writer"] is None else f"process {info['writer']}"
     rows.append(("written by", writer))
     return rows
@@ -221,9 +275,13 @@ def info_command(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a file holds; reads its header only."""
+    """Show what a file holds; reads its header only.
+
+    Of a live graph it is what the last commit has, for which it reads the log, if that has at most
+    64 MiB of commits, and no base of more than 1 GiB is below it; else what the base has.
+    """
     if is_live_directory(path):
-        live = LiveDirectory(path).info()
+        live = _live_info(path)
         if as_json:
             print_json({"kind": "live", **live})
         else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from aethergraph.cli.terminal import Stages
 from aethergraph.convert.outputs import check_outputs
+from aethergraph.convert.readers.base import check_readable
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.merge import MEMORY
@@ -48,9 +49,12 @@ def as_file(path: Path, stages: Stages) -> Iterator[Path]:
     """Yield a graph file: ``path``, or a copy of the live graph there, which goes afterwards.
 
     Raises:
+        MissingFileError: there is nothing at ``path``.
         InvalidArgumentError: a live graph of many types.
     """
     if not is_live_directory(path):
+        if not path.exists():
+            check_readable(path)  # says so as other commands do
         yield path
         return
     if list(LiveDirectory(path).description()["num_nodes"]) != ["node"]:

@@ -74,6 +74,7 @@ _TEMPORARY = re.compile(rf"\.(?:{_FILE}|{_PLACES.pattern})\.[0-9a-f]{{16}}\.aeth
 _WORK_FOLDER = re.compile(r"gen-\d{6,}\..+\.ids\.building")
 #: Bytes of a description in JSON; anything larger is not one of ours.
 _MOST_BYTES = 64 << 20
+_BYTES_AT_ONCE = 1 << 20
 
 
 def commits(first: int, last: int) -> str:
@@ -137,6 +138,20 @@ def _version_of(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _bytes_before_zeros(path: Path) -> int:
+    """Return the bytes of a file but for the zeros at its end, with which logs are filled."""
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            begin = max(0, end - _BYTES_AT_ONCE)
+            file.seek(begin)
+            content = file.read(end - begin).rstrip(b"\0")
+            if content:
+                return begin + len(content)
+            end = begin
+    return 0
 
 
 def _forget_locks() -> None:
@@ -229,6 +244,21 @@ class LiveDirectory:
         check_description(fields)
         return fields.values
 
+    def open_class(self) -> str:
+        """Return the name of the class that opens and attaches the graph, for messages."""
+        try:
+            edge_types = [kind for kind, _ in self.description()["edge_types"]]
+        except AetherError:  # another process is making the graph, or the file is damaged
+            return "DynamicGraph"
+        return "DynamicGraph" if edge_types == [["node", "to", "node"]] else "DynamicHeteroGraph"
+
+    def no_writer(self, reason: str) -> ClosedError:
+        """Return the error for a graph that cannot be attached, as no process has it open."""
+        return ClosedError(
+            f"{self.path}: {reason}: {self.open_class()}.open(path) opens it for writing, "
+            "aethergraph.dynamic.History(path).last() reads its last commit"
+        )
+
     def current(self) -> dict[str, Any]:
         """Read which base counts, and what belongs to its commit.
 
@@ -295,15 +325,18 @@ class LiveDirectory:
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
         description, current = self.description(), self.current()
+        base = current["base"]
         logs = [path for path in self.path.glob("wal-*.log") if _SEGMENT.fullmatch(path.name)]
         return {
             "path": str(self.path),
             "num_nodes": current.get("nodes", description["num_nodes"]),
             "edge_types": [{"name": name, **form} for name, form in description["edge_types"]],
-            "base": current["base"],
+            "base": base,
             "base_lsn": current["lsn"],
+            "base_bytes": 0 if base is None else (self.path / base).stat().st_size,
             "log_files": len(logs),
             "log_bytes": sum(path.stat().st_blocks * 512 for path in logs),
+            "commit_bytes": sum(map(_bytes_before_zeros, logs)),
             "writer": self.writer(),
         }
 
@@ -423,7 +456,7 @@ class LiveDirectory:
             os.close(descriptor)
             raise UnsupportedError(
                 f"{self.path} is being written by process {holder}: a live graph has one writer; "
-                "DynamicGraph.attach(path) reads it"
+                f"{self.open_class()}.attach(path) reads it"
             )
         self._lock = descriptor
         _locked.add(self)
@@ -453,8 +486,9 @@ class LiveDirectory:
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            why = "nobody has it open" if self.exists else "there is no live graph"
-            raise ClosedError(f"{self.path}: {why}") from None
+            if self.exists:
+                raise self.no_writer("no process has it open") from None
+            raise ClosedError(f"{self.path}: there is no live graph") from None
         if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UnsupportedError(
                 f"{path} belongs to another user, or others may write to it: a live graph is "

@@ -13,6 +13,7 @@ from aethergraph.dynamic.journal import LogReader, collect_values
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
+from aethergraph.dynamic.watermarks import streams_of
 from aethergraph.errors import ClosedError, CorruptFileError, MissingFileError, OutOfRangeError
 from aethergraph.storage.choice import Storage
 
@@ -71,6 +72,19 @@ class History:
         Greater once the graph is merged, and opened here anew.
         """
         return self._first
+
+    @property
+    def streams(self) -> dict[str, dict[int, int]]:
+        """Number of the next record of each partition, by the name of the stream.
+
+        What :meth:`DynamicGraph.offsets` was at the commit that was asked for last; before any,
+        that of the base.
+        """
+        self._check_open()
+        if self._store is None:
+            self._begin()
+        assert self._store is not None
+        return streams_of(self._store.offsets)
 
     def last(self) -> Snapshot | HeteroSnapshot:
         """Return the graph as of the last commit in the log; good until the next call.

@@ -34,6 +34,7 @@ from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import WATERMARK
 from aethergraph.errors import (
     AetherError,
+    ClosedError,
     CorruptFileError,
     InvalidArgumentError,
     StorageError,
@@ -580,6 +581,9 @@ def _attach(directory: LiveDirectory) -> LiveStore:
     version, address = directory.published(), directory.address()
     try:
         store = _attach_to(directory, address)
+    except ClosedError:  # its memory went with it
+        reason = f"process {address['owner'][0]}, which had it open, has ended"
+        raise directory.no_writer(reason) from None
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, AetherError):
             raise

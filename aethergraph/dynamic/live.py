@@ -236,11 +236,20 @@ class LiveGraph:
         """Return the number of the next record of each partition of a stream, as committed.
 
         Raises:
-            UnsupportedError: this copy of the graph can only read; offsets are the writer's.
+            UnsupportedError: this copy of the graph can only read; offsets are the writer's. Those
+                of a graph in a directory are read by :attr:`aethergraph.dynamic.History.streams`.
         """
         self._store.check_open()
         if not self._store.is_writer:
-            raise UnsupportedError("offsets are known to the process that writes the graph")
+            advice = "ask it"
+            if self._store.path is not None:
+                advice = (
+                    "ask it, or read them in the directory: history = aethergraph.dynamic.History("
+                    f"{self._store.path!r}), then history.last() and history.streams"
+                )
+            raise UnsupportedError(
+                f"offsets are known to the process that writes the graph: {advice}"
+            )
         stream, kept = _stream_name(source), self._store.offsets.items()
         return {partition: number for (name, partition), number in kept if name == stream}
 

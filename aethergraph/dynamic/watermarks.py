@@ -18,9 +18,20 @@ from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.other_process import OpenFile
 
-__all__ = ["WATERMARK", "SharedWatermark", "cap_times", "is_kept", "packed", "times_of", "unpacked"]
+__all__ = [
+    "WATERMARK",
+    "SharedWatermark",
+    "cap_times",
+    "is_kept",
+    "packed",
+    "streams_of",
+    "times_of",
+    "unpacked",
+]
 
 _TIMES = "#time"
+#: Ends of names under which an ingestor keeps what belongs to a stream, beside its offsets.
+_BESIDE = _TIMES, "#mark"
 #: Partition under which the watermark itself is.
 WATERMARK = -1
 _NONE = -(2**63)
@@ -30,6 +41,15 @@ _LAST = 2**63 - 1
 def times_of(source: str) -> str:
     """Return the name under which the times of a stream are, beside its offsets."""
     return source + _TIMES
+
+
+def streams_of(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    """Return the number of the next record of each partition, by the name of the stream."""
+    streams: dict[str, dict[int, int]] = {}
+    for (name, partition), number in offsets.items():
+        if not name.endswith(_BESIDE):
+            streams.setdefault(name, {})[partition] = number
+    return streams
 
 
 def is_kept(time: int) -> bool:

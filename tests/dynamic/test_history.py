@@ -143,3 +143,20 @@ def test_a_merge_between_listing_the_log_and_opening_it(tmp_path: Path) -> None:
     with pytest.raises(OutOfRangeError, match="was merged meanwhile"):
         history.at(2)
     history.close()
+
+
+def test_the_places_of_streams(tmp_path: Path) -> None:
+    graph = DynamicGraph.open(tmp_path / "g", NODES, 8, durability="none")
+    for at in range(3):
+        if at == 1:
+            graph.merge()
+        with graph.transaction():
+            graph.set_offset("clicks", 4, 10 * at)
+            graph.set_watermark("clicks", at)
+    graph.close()
+    with History(tmp_path / "g", 8) as history:
+        assert history.streams == {"clicks": {4: 0}}
+        history.last()
+        assert history.streams == {"clicks": {4: 20}}
+    with pytest.raises(ClosedError):
+        _ = history.streams

@@ -94,6 +94,25 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_what_reads_a_graph_whose_writer_was_killed(tmp_path: Path, typed: bool) -> None:
+    """An error names the class of the graph, and ways that work."""
+    path, name = tmp_path / "g", "DynamicHeteroGraph" if typed else "DynamicGraph"
+    kind = DynamicHeteroGraph if typed else DynamicGraph
+    with writing(path, typed=typed) as first:
+        with pytest.raises(errors.UnsupportedError, match=rf"; {name}\.attach\(path\) reads it"):
+            kind.open(path)
+        with pytest.raises(errors.UnsupportedError, match=f"History.'{path}'.*history.streams"):
+            kind.attach(path).offsets("clicks")
+        kill(first)
+    words = f"process {first.pid}, which had it open, has ended: {name}.open.path.*History.path"
+    with pytest.raises(errors.ClosedError, match=words):
+        kind.attach(path)
+    with History(path) as history, kind.open(path) as again:
+        for now in (history.last(), again):
+            assert sum(now.num_edges.values() if typed else [now.num_edges]) == 3
+
+
 @pytest.mark.parametrize("how", ["closed", "killed", "followed"])
 def test_a_reader_says_that_its_writer_is_gone(tmp_path: Path, how: str) -> None:
     path = tmp_path / "g"
