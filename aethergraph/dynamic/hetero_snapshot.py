@@ -225,6 +225,11 @@ class SnapshotEdges(EdgeView):
     _graph: HeteroSnapshot
 
     @property
+    def end_edge_ids(self) -> int:
+        """Number that all ids of these edges are below; see :attr:`Snapshot.end_edge_ids`."""
+        return self._graph._end_edge_ids(self.name)
+
+    @property
     def native_snapshot(self) -> native.NativeSnapshot:
         """Native snapshot that the lists are of."""
         return self._graph.native_snapshot

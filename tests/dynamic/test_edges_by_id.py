@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.processes import in_fork
 
-from aethergraph import DynamicGraph, NeighborSampler, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
 from aethergraph.dynamic import edge_ends
 
 NODES = 5
@@ -83,3 +83,15 @@ def test_an_older_snapshot_has_what_was_deleted_before_anybody_asked() -> None:
     assert [own.tolist() for own in before.edge_ends(ids)] == [[0, 1, 2], [3, 3, 4]]
     with pytest.raises(errors.OutOfRangeError):
         graph.edge_ends(ids)
+
+
+def test_ids_of_a_type_end_behind_all_that_were_inserted() -> None:
+    kinds = [("a", "x", "b"), ("b", "y", "a")]
+    graph = DynamicHeteroGraph({"a": NODES, "b": NODES}, kinds, 8, huge_pages=False)
+    graph[kinds[0]].insert([0, 1, 2], [0, 1, 2])
+    with graph.snapshot() as before:
+        graph[kinds[0]].delete([1, 2], [1, 2])
+        graph[kinds[1]].insert([0], [0])
+        now = graph.snapshot()
+        assert [now[kind].end_edge_ids for kind in kinds] == [3, 1]
+        assert [before[kind].end_edge_ids for kind in kinds] == [3, 0]
