@@ -32,7 +32,7 @@ from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, LayoutError, MissingNameError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
@@ -417,7 +417,10 @@ def _read_types(
             )
         for end in (kind[0], kind[2]):
             if end not in nodes:
-                raise unknown_type("num_nodes", end, nodes)
+                raise MissingNameError(
+                    f"edge_types: {shown(kind)} names the node type {shown(end)}, which num_nodes "
+                    f"lacks; it has: {', '.join(map(repr, nodes)) or 'none'}"
+                )
         options = {**every, **differing} if isinstance(differing, Mapping) else {}
         if len(options) != len(every):
             raise InvalidArgumentError(

@@ -69,6 +69,10 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
     if layout != "csc":
         ends = None if layout == "both" else kind.ends
         parts.csr = Lists.adopted(snapshot.topology(number, "csr"), ends)
+    parts.other_lists = (
+        "a live graph, and its directory, keeps the layout that it was made with: make another "
+        "one with layout='both'"
+    )
     parts.time_unit = kind.form.time_unit
     if kind.form.has_time:
         parts.sorted_by.update(BY_EDGE_TIME)

@@ -192,7 +192,10 @@ class NeighborSampler(NeighborSamplerBase):
         )
         if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
-                f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"
+                f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG; to "
+                "go both ways store the reverse edges, with their times, as an edge type of their "
+                "own: HeteroGraph.from_edges(..., add_reverse=True), or a second one of a live "
+                "graph"
             )
         self._sample_direction: SampleDirection = sample_direction
         self._graph = sampled_graph(

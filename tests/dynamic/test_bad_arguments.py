@@ -71,7 +71,12 @@ def test_constructor(options: Any, text: str) -> None:
         ({"a": -1}, [("a", "x", "a")], {}, r"num_nodes\['a'\]"),
         ({"": 1}, [("a", "x", "a")], {}, "no name of a node type"),
         ([3], [("a", "x", "a")], {}, "num_nodes"),
-        ({"a": 1}, [("a", "x", "b")], {}, "'b'"),
+        (
+            {"a": 1},
+            [("a", "x", "b")],
+            {},
+            r"\('a', 'x', 'b'\) names the node type 'b', which num_nodes lacks; it has: 'a'",
+        ),
         ({"a": 1}, [("a", "x")], {}, "edge_types"),
         ({"a": 1}, [], {}, "at least one edge type"),
         ({"a": 1}, {("a", "x", "a"): {"size": 3}}, {}, "options are"),
