@@ -84,7 +84,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             and comes back as int64 in their unit, ``graph.time_unit``.
         time_attr: name of the times of nodes or edges to compare with. None: the graph's own
             ``edge_time`` or ``node_time`` if ``input_time`` or ``temporal_strategy="last"`` ask
-            for times, else no times.
+            for times, else no times: seeds see edges of any time, as in PyG.
         weighted: draw by the graph's own edge weights, as ``weight_attr="edge_weight"`` does.
         replace, subgraph_type, disjoint, temporal_strategy, weight_attr, is_sorted,
             sample_direction, strict, window, exclude_edges, num_threads: see
@@ -250,7 +250,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             be of a type that the graph does not hold, between node types that it does.
         edge_label: a label per seed link [P, ...], or None.
         edge_label_time: a time for each seed link [P], needed with ``time_attr``; datetime64 as in
-            :class:`NeighborLoader`. It comes back as ``edge_label_time``, negatives included, or
+            :class:`NeighborLoader`. Without it links see edges of any time, also of a graph that
+            has times, as in PyG. It comes back as ``edge_label_time``, negatives included, or
             for triplets as ``seed_time``.
         neg_sampling: PyG's ``NegativeSampling``, its mode, or its arguments as a dict or tuple.
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
