@@ -95,3 +95,4 @@ def test_ids_of_a_type_end_behind_all_that_were_inserted() -> None:
         now = graph.snapshot()
         assert [now[kind].end_edge_ids for kind in kinds] == [3, 1]
         assert [before[kind].end_edge_ids for kind in kinds] == [3, 0]
+        assert [ends.tolist() for ends in before[kinds[0]].edge_ends([2, 0])] == [[2, 0], [2, 0]]
