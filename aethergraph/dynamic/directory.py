@@ -142,7 +142,7 @@ def _version_of(path: str) -> tuple[int, int] | None:
 
 def _bytes_before_zeros(path: Path) -> int:
     """Return the bytes of a file but for the zeros at its end, with which logs are filled."""
-    with open(path, "rb") as file:
+    with suppress(FileNotFoundError), open(path, "rb") as file:  # a merge may give it up meanwhile
         end = file.seek(0, os.SEEK_END)
         while end > 0:
             begin = max(0, end - _BYTES_AT_ONCE)
