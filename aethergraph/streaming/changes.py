@@ -11,7 +11,7 @@ This module and columns.py are the only ones of streams that look into what a li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
@@ -190,6 +190,10 @@ class Target:
             )
         return edge_type
 
+    def edge_types(self, kind: Any, columns: Collection[str]) -> list[Any]:
+        """Return the edge types that records may be of: all, where each of them names its own."""
+        return list(self._store.kinds) if "relation" in columns else [self.edge_type(kind)]
+
     def node_type(self, kind: Any) -> str:
         """Return a node type that a source names; None: the only one.
 
@@ -236,13 +240,9 @@ class Target:
         for name in ("src", "dst"):
             if name not in columns:
                 raise InvalidArgumentError(f"the records have no column {name!r}")
-        if "relation" in columns:
-            if not self._is_typed:
-                raise InvalidArgumentError("the graph has one edge type: leave relation= out")
-            kinds = list(self._store.kinds)
-        else:
-            kinds = [self.edge_type(kind)]
-        for edge_type in kinds:
+        if "relation" in columns and not self._is_typed:
+            raise InvalidArgumentError("the graph has one edge type: leave relation= out")
+        for edge_type in self.edge_types(kind, columns):
             form = self.form(edge_type)
             for name, keeps, option in (
                 ("time", form.has_time, "edge_time"),
@@ -269,7 +269,7 @@ class Target:
         if "node" in roles:
             ends = [("node", self.node_type(kind))]
         else:
-            kinds = self._store.kinds if "relation" in roles else [self.edge_type(kind)]
+            kinds = self.edge_types(kind, roles)
             ends = [
                 (role, edge_type[at])
                 for edge_type in kinds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import fnmatch
-import hashlib
 import os
 import time
 import warnings
@@ -29,6 +28,7 @@ from aethergraph.streaming.decode import (
     arrow_columns,
     arrow_row,
 )
+from aethergraph.streaming.marks import number_of
 from aethergraph.streaming.records import BadRecord, Records
 from aethergraph.streaming.schema import Schema, SchemaSource
 
@@ -274,7 +274,7 @@ class _File:
         """Return a number of what stands before a place; None if that is not there."""
         try:
             with open(self.path, "rb") as file:
-                return _number_of(file.read(_MARKED))
+                return number_of(file.read(_MARKED))
         except OSError:
             return None
 
@@ -299,11 +299,7 @@ class _File:
 
 def _partition_of(name: str) -> int:
     """Return the number of a file, which is that of its name, whatever other files there are."""
-    return _number_of(name.encode(errors="surrogateescape"))
-
-
-def _number_of(content: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
+    return number_of(name.encode(errors="surrogateescape"))
 
 
 class _BytesFile(_File):
@@ -328,7 +324,7 @@ class _BytesFile(_File):
         except OSError:
             return None
         # A file that has got shorter is refused when it is read.
-        return _number_of(content) if len(content) == min(place, 2 * _MARKED) else None
+        return number_of(content) if len(content) == min(place, 2 * _MARKED) else None
 
     def lag(self) -> int:
         if self.is_done:

@@ -22,6 +22,7 @@ from aethergraph._checks.options import (
 )
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
 from aethergraph.streaming.arguments import as_seconds
+from aethergraph.streaming.marks import number_of
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource
 
@@ -117,6 +118,8 @@ class KafkaSource(SchemaSource):
         #: Most messages that a poll takes.
         self.at_once = _AT_ONCE
         self._consumer: Any = None
+        #: Identity of the brokers, if they have told one.
+        self._cluster: str | None = None
         #: Number of the next message by partition.
         self._next: dict[int, int] = {}
         #: Number of the message that each partition ended before, when its end was reached.
@@ -333,6 +336,10 @@ class KafkaSource(SchemaSource):
         place, ended = self._next[partition], self._ends.get(partition, -1)
         return ended if ended >= place >= self._dropped.get(partition, 0) else None
 
+    def mark(self, partition: int, offset: int) -> int | None:
+        """Return a number of the topic, which no other one has in any cluster."""
+        return number_of(f"{self._cluster} {self.topic}".encode()) if self._cluster else None
+
     def close(self) -> None:
         """Leave the brokers."""
         if self._consumer is not None:
@@ -349,12 +356,12 @@ class KafkaSource(SchemaSource):
         while True:
             left = until - time.monotonic()
             try:
-                topics = self._consumer.list_topics(self.topic, timeout=max(left, 0.1)).topics
+                answer = self._consumer.list_topics(self.topic, timeout=max(left, 0.1))
             except KafkaException as error:
                 self._consumer.poll(0)  # lets librdkafka tell more
                 why = self._error if self._error is not None else error.args[0]
                 raise self._failed(f"no broker answers: {_text(why)}") from None
-            topic = topics[self.topic]
+            topic, self._cluster = answer.topics[self.topic], answer.cluster_id
             if topic.error is None and topic.partitions:
                 return set(topic.partitions)
             unknown = topic.error is not None and topic.error.code() in (

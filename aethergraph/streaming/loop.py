@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,14 +36,14 @@ from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
 from aethergraph.streaming.event_time import EventTime, TimeBound
+from aethergraph.streaming.marks import EDGES, MARKS, OtherStreams, edges_of, marks_of
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
 
 __all__ = ["KEPT_BESIDE", "Loop"]
 
-_MARKS = "#mark"
 #: Ends of the names under which numbers are kept beside the offsets of a stream.
-KEPT_BESIDE = times_of(""), _MARKS
+KEPT_BESIDE = times_of(""), MARKS
 #: Seconds that a poll waits for while nothing is pending.
 _POLL = 0.1
 #: Seconds between two questions how much there is still to read.
@@ -120,6 +121,9 @@ class Loop:
         self._marks: dict[int, int] = {}
         #: Number behind the last record that came, by partition.
         self._behind: dict[int, int] = {}
+        #: Number of the edges that it makes of records, and who else makes them.
+        self._edges: int | None = None
+        self._others = OtherStreams({}, name, None)
         #: Error that ended it.
         self.failure: BaseException | None = None
 
@@ -132,6 +136,8 @@ class Loop:
         self.graph.store.begin_stream(self._name, self)
         offsets = self.graph.offsets(self._name)
         self._behind = dict(offsets)
+        self._edges = edges_of(self.source, self._target)
+        self._others = OtherStreams(self.graph.store.offsets, self._name, self._edges)
         self._trusted = bool(offsets)
         saved = {p: unpacked(n) for p, n in self.graph.offsets(times_of(self._name)).items()}
         watermark = saved.pop(WATERMARK, None)
@@ -141,7 +147,9 @@ class Loop:
             self._letters = DeadLetters(self._dead_letter, self._name, offsets)
         check = getattr(self.source, "check_marks", None)
         if check is not None:
-            check(self.graph.offsets(_marks_of(self._name)))
+            marks = self.graph.offsets(marks_of(self._name))
+            marks.pop(EDGES, None)
+            check(marks)
         if getattr(self.source, "needs_disk", False):
             self.graph.flush()  # those who send take what it begins with for safe
         self.source.open(offsets)
@@ -257,6 +265,7 @@ class Loop:
                 f"{self._name}: poll() gave {shown(answer)}, where it must give a list of Records"
             )
         for part in answer:
+            is_new = part.partition not in self._behind
             before, offsets = self._behind.get(part.partition, 0), part.offsets
             first = part.following
             if offsets is not None and len(offsets):
@@ -270,7 +279,22 @@ class Loop:
                     f"{before - 1}: the offsets of a partition must grow",
                 )
             self._behind[part.partition] = part.following
+            if is_new:
+                self._warn_of_doubles(part.partition, first)
         return list(answer)
+
+    def _warn_of_doubles(self, partition: int, first: int) -> None:
+        """Warn where a partition begins with records that another stream has made edges of."""
+        place = self._others.find(self.source, partition, first)
+        if place is not None:
+            stream, following = place
+            unit = "byte" if getattr(self.source, "counts_bytes", False) else "record"
+            warnings.warn(
+                f"{self._place(partition)}: the graph has had this up to {unit} {following} as the "
+                f"stream {stream!r}. As the stream {self._name!r} it is read again, and its edges "
+                f"are in the graph twice: name={stream!r} goes on behind them",
+                stacklevel=2,
+            )
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is left that could be committed now."""
@@ -500,9 +524,10 @@ class Loop:
         """Keep what the records of a partition are known by, where the source has that."""
         give = getattr(self.source, "mark", None)
         mark = None if give is None else give(partition, following)
-        if mark is not None and marks.get(partition) != mark:
-            self.graph.set_offset(_marks_of(self._name), partition, mark)
-            marks[partition] = mark
+        for place, number in ((partition, mark), (EDGES, None if mark is None else self._edges)):
+            if number is not None and marks.get(place) != number:
+                self.graph.store.set_offset(marks_of(self._name), place, number)
+                marks[place] = number
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""
@@ -561,8 +586,3 @@ def _letters(
         reason = why(int(changes.event_times[at]))
         letters.append(BadRecord(int(records.offsets[row]), reason, payload))
     return letters
-
-
-def _marks_of(name: str) -> str:
-    """Return the name under which the graph keeps what the partitions of a source are known by."""
-    return name + _MARKS

@@ -16,7 +16,7 @@ import pytest
 from support.ingesting import edges, letters, opened, small, wait_for_edges
 from support.threads import WAIT, comes, run_together
 
-from aethergraph import DynamicGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, Schema
 
 JSON = Schema.json(src="u", dst="v")
@@ -390,7 +390,7 @@ def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
     monkeypatch.setattr(ingestor, "_save_times", save_times)
     ingestor.run()
     assert ends(graph) == [1] and not full
-    assert len(graph.offsets("e.jsonl#mark")) == 1
+    assert set(graph.offsets("e.jsonl#mark")) == {*graph.offsets("e.jsonl"), -1}
 
 
 def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
@@ -559,3 +559,50 @@ def test_marks_of_earlier_versions_are_known(tmp_path: Path) -> None:
     with DynamicGraph.open(tmp_path / "g", 1000, 16, huge_pages=False) as graph:
         Ingestor(graph, FileSource(path, JSON, follow=False)).run()
         assert graph.num_edges == 101
+
+
+def test_a_file_is_not_read_twice_without_a_word(tmp_path: Path) -> None:
+    """Under another name it is another stream, and begins anew."""
+    path = tmp_path / "buys.jsonl"
+    path.write_text(line(1, 2) * 3)
+    size = path.stat().st_size
+    graph = DynamicGraph.open(tmp_path / "g", 10, arena_mb=8, order="time")
+    Ingestor(graph, FileSource(path, JSON, name="buys", follow=False)).run()
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=8)
+    again = rf"the graph has had this up to byte {size} as the stream 'buys'. As the stream 'buys"
+    with pytest.warns(UserWarning, match=again + r".jsonl' it .* name='buys' goes on behind them"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for schema in (Schema.json(src="v", dst="u"), Schema.json(node="u", attrs={"x": "v"})):
+            if schema.node is not None:
+                graph.node_attrs["x"] = np.zeros(10, np.int64)
+            Ingestor(graph, FileSource(path, schema, name=repr(schema), follow=False)).run()
+        path.write_text(line(1, 3) * 3)  # another file of this name
+        Ingestor(graph, FileSource(path, JSON, name="c", follow=False)).run()
+    assert graph.num_edges == 3 + 3 + 3 + 3
+    for place in [place for place in graph.store.offsets if place[1] == -1]:
+        del graph.store.offsets[place]  # which edges they are was not kept
+    with pytest.warns(UserWarning, match="as the stream 'c'"):
+        Ingestor(graph, FileSource(path, JSON, name="d", follow=False)).run()
+    graph.close()
+
+
+def test_edges_of_several_types_come_from_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    path.write_text(line(1, 2))
+    kinds = [("a", "by", "a"), ("a", "at", "a")]
+    graph = DynamicHeteroGraph({"a": 10}, kinds, 8, order="time", huge_pages=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in kinds:
+            schema = Schema.json(src="u", dst="v", edge_type=kind)
+            Ingestor(graph, FileSource(path, schema, name=kind[1], follow=False)).run()
+    with pytest.warns(UserWarning, match="as the stream 'at'"):
+        Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    once = DynamicGraph(10, 8, order="id", huge_pages=False)  # has each edge once, however read
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("a", "b"):
+            Ingestor(once, FileSource(path, JSON, name=name, follow=False)).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -278,3 +279,14 @@ def test_it_begins_at_the_end_if_asked(broker: Broker, topic: str) -> None:
         broker.send(topic, 0, records(0, 10, 15))
         ingestor.drain(WAIT)
     assert edges(graph) == [(0, v) for v in range(10, 15)]
+
+
+def test_a_topic_is_not_read_twice_without_a_word(broker: Broker, topic: str) -> None:
+    graph = small()
+    broker.make_topic(topic, 1)
+    broker.send(topic, 0, records(0, 0, 10))
+    again = "up to record 10 as the stream 'a'. As the stream 'b' it is read again"
+    for name, twice in (("a", nullcontext()), ("b", pytest.warns(UserWarning, match=again))):
+        source = kafka_source(topic, broker.address, JSON, name=name, stop_at_end=True)
+        with twice:
+            Ingestor(graph, source).run()
