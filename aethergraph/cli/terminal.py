@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
+import re
+import shlex
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -29,6 +33,7 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+from typer.models import OptionInfo
 
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import AetherError, InvalidArgumentError
@@ -275,12 +280,18 @@ class Stages:
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command so that every failure becomes one line on stderr and an exit code."""
+    """Wrap a command so that every failure becomes one line on stderr and an exit code.
+
+    Warnings become notes. Both name options where the library names its arguments.
+    """
+    options = _options(function)
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            result = function(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: note(by_options(str(message), options))
+                result = function(*args, **kwargs)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
             return result
@@ -291,10 +302,9 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except BrokenPipeError:
             settle_stdout()
             raise typer.Exit(1) from None
-        except InvalidArgumentError as error:
-            _fail(str(error), 2)
         except (AetherError, OSError) as error:
-            _fail(str(error), 1)
+            code = 2 if isinstance(error, InvalidArgumentError) else 1
+            _fail(by_options(str(error), options), code)
         except MemoryError as error:
             _fail(f"out of memory {error}".rstrip(), 1)
         except Exception as error:
@@ -310,6 +320,48 @@ def print_error(text: str) -> None:
         traceback.print_exc()
     line = " ".join(text.split())
     stderr().print(f"[bold red]aethergraph: error:[/bold red] {escape(line)}")
+
+
+def _options(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the options of a command by the names of its parameters, without those that it needs.
+
+    Nobody has to be told of an option that no call goes without.
+    """
+    options = {}
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(info, OptionInfo) and parameter.default is not parameter.empty:
+                names = info.param_decls or ["--" + parameter.name.replace("_", "-")]
+                options[parameter.name] = max((name.split("/")[0] for name in names), key=len)
+    return options
+
+
+def by_options(text: str, options: Mapping[str, str]) -> str:
+    """Return a message that names arguments of Python with options of a command in their place.
+
+    ``dead_letter=`` is ``--dead-letter`` then, ``order='time'`` is ``--order time``, and ``--ids
+    (ids=)``, which says both, ``--ids``.
+
+    Args:
+        text: the message.
+        options: options by argument.
+    """
+    if not options:
+        return text
+
+    def option(match: re.Match[str]) -> str:
+        name, quoted, bare = match["name"], match["quoted"], match["bare"]
+        if quoted is not None:
+            return f"{options[name]} {shlex.quote(quoted)}"
+        return f"{options[name]} {bare}" if bare and bare != "True" else options[name]
+
+    names = "|".join(options)
+    text = re.sub(rf"(--[a-z-]+) \((?:{names})=\)", r"\1", text)
+    return re.sub(
+        rf"(?<![\w.-])(?P<name>{names})="
+        r"(?:'(?P<quoted>[^']*)'|(?P<bare>[\w%]+)(?![\w(])|(?=[\s,;:).]|$))",
+        option, text,
+    )  # fmt: skip
 
 
 def settle_stdout() -> None:

@@ -73,8 +73,8 @@ class EdgeForm:
             unit = _read_time(edge_time)
             if order == "id":
                 raise InvalidArgumentError(
-                    "edge_time with order='id': lists that are sorted by id cannot be read up to a "
-                    "time; use order='time'"
+                    "edge_time= with order='id': lists that are sorted by id cannot be read up to "
+                    "a time; use order='time'"
                 )
         if edge_weight is not None and not _is_dtype(edge_weight, np.float32):
             raise InvalidArgumentError(

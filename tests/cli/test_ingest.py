@@ -282,6 +282,29 @@ def test_a_graph_of_keys_is_made(tmp_path: Path) -> None:
     assert "nodes of one type have keys of one type" in told
 
 
+def test_errors_and_notes_name_options(tmp_path: Path) -> None:
+    """What the library says of its arguments is said of the options that stand for them."""
+    file, schema = tmp_path / "e.jsonl", tmp_path / "s.toml"
+    file.write_text('{"u": 1, "v": 2, "t": 3}\n{"u": 1}\n')
+    text = 'format = "json"\nsrc = "u"\ndst = "v"\n'
+    schema.write_text(text)
+    call = ["ingest", tmp_path / "g", file, "--schema", schema, "--until-end", "-n", 5]
+    told = said(*call, code=1)
+    assert "give --dead-letter to go on without such records" in told
+    told = said(*call, "--edge-time", "int64", "--order", "id", code=2)
+    assert "--edge-time with --order id: lists" in told and "use --order time" in told
+    told = said(*call, "--late", "dead_letter", code=2)
+    assert "--late dead_letter needs --dead-letter, a file" in told
+    bad = ["--order", "time", "--dead-letter", tmp_path / "bad", "--max-bad", 3]
+    said(*call, *bad, "--name", "my stream")
+    told = " ".join(ae(*call, *bad).stderr.split())
+    assert "note: e.jsonl, file e.jsonl: the graph has had this up to byte" in told
+    assert told.endswith("in the graph twice: --name 'my stream' goes on behind them")
+    schema.write_text(text + 'time = "t"\ntime_unit = "s"\n')
+    told = said("ingest", tmp_path / "h", *call[2:], code=2)
+    assert "make it with --edge-time, or leave time= out of the schema" in told
+
+
 def listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
