@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, SourceError
-from aethergraph.streaming.decode import Array, Decoder, Payloads, one_line
+from aethergraph.streaming.decode import Array, Decoder, Payloads, no_field, one_line
 
 __all__ = ["AvroDecoder"]
 
@@ -242,8 +242,7 @@ def _missing(schema: Any, fields: Sequence[str]) -> str | None:
             parts = [inner_part for part in parts for inner_part in inner(part, name)]
         if not parts:
             members = schema.get("fields") if isinstance(schema, Mapping) else None
-            known = f", but {', '.join(member['name'] for member in members)}" if members else ""
-            return f"has no field {field!r}{known}"
+            return f"has {no_field(field, [member['name'] for member in members or ()])}"
     return None
 
 

@@ -22,6 +22,7 @@ from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.ids import KeyColumns
+from aethergraph.streaming.decode import lacking
 from aethergraph.streaming.moments import as_moment
 from aethergraph.streaming.records import Records
 
@@ -55,6 +56,17 @@ class Column:
         name = self.records.fields.get(role, role)
         return role if name == role else f"{name} ({role})"
 
+    def missing(self, at: int, role: str) -> str:
+        """Return that a record has no value, and which fields it has if there is none of the name.
+
+        ``role`` is that of the column, or the attribute.
+        """
+        name, payload = self.records.fields.get(role), self.records.payload
+        lack = ""
+        if name is not None and payload is not None:
+            lack = lacking(payload(int(self.rows[at])), name)
+        return f"is missing: the record has {lack}" if lack else "is missing"
+
     def refuse(self, at: Any, why: str) -> None:
         """Note what is wrong with a record, unless something is already."""
         self.bad.setdefault(int(at), why)
@@ -83,7 +95,7 @@ def read_integers(column: Column, role: str, values: Array, noun: str = "integer
     integers = np.zeros(len(values), np.int64)
     for at, value in enumerate(values.tolist()):
         if isinstance(value, bool) or not isinstance(value, int):
-            why = "is missing" if value is None else f"= {shown(value)} is no {noun}"
+            why = column.missing(at, role) if value is None else f"= {shown(value)} is no {noun}"
             column.refuse(at, f"{column.label(role)} {why}")
         elif not _INT64.min <= value <= _INT64.max:
             column.refuse(at, f"{column.label(role)} = {shown(value)} does not fit in 64 bits")
@@ -113,9 +125,9 @@ def _read_each_key(column: Column, role: str, values: Array, types: KeyColumns) 
         try:
             types.encode_exactly([value])
         except (InvalidArgumentError, OutOfRangeError):
-            label = column.label(role)
-            why = "is missing" if value is None else f"= {shown(value)} is no key of type {types}"
-            column.refuse(at, f"{label} {why}")
+            why = f"= {shown(value)} is no key of type {types}"
+            why = column.missing(at, role) if value is None else why
+            column.refuse(at, f"{column.label(role)} {why}")
         else:
             keys[at] = value
     return types.encode_exactly(keys)
@@ -247,7 +259,8 @@ def _read_moments(
     for place in np.flatnonzero(missing & needed).tolist():
         row = int(at[place])
         value = values[place] if originals is None else originals[column.rows[row]]
-        column.refuse(row, f"{column.label('time')} = {_show(value)} is no time")
+        why = column.missing(row, "time") if value is None else f"= {_show(value)} is no time"
+        column.refuse(row, f"{column.label('time')} {why}")
     counts = np.where(missing, 0, values.view(np.int64))
     times, wrong = convert_times(counts, unit, to)
     if wrong is not None:
@@ -288,7 +301,8 @@ def read_weights(column: Column, needed: NDArray[np.bool_]) -> Array:
         for at, value in enumerate(values.tolist()):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 if needed[at]:
-                    why = "is missing" if value is None else f"= {shown(value)} is no number"
+                    why = f"= {shown(value)} is no number"
+                    why = column.missing(at, "weight") if value is None else why
                     column.refuse(at, f"{column.label('weight')} {why}")
             else:
                 try:
@@ -334,7 +348,7 @@ def read_rows(
         except (ValueError, OverflowError):
             row = np.asarray(None)
         if value is None:
-            why = "is missing"
+            why = column.missing(at, name)
         elif row.shape != tuple(shape) or row.dtype.kind not in "iufb":
             why = f"= {_show(value)} is not of shape {tuple(shape)}"
         else:

@@ -11,6 +11,7 @@ is wrong with any of them; else one by one, which tells the bad ones from the ot
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ __all__ = [
     "Table",
     "arrow_columns",
     "arrow_row",
+    "lacking",
+    "no_field",
     "one_line",
 ]
 
@@ -47,6 +50,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(i
 _MANY = 500
 #: One payload of so many is looked at for the types of fields.
 _SAMPLED = 128
+#: Characters of the names of fields in a message.
+_NAMED = 200
 #: What pyarrow raises of values that Python has not: times beyond the year 9999, texts that are no
 #: UTF-8, time zones that are not installed.
 _NO_VALUE = (ValueError, OverflowError, KeyError)
@@ -156,6 +161,31 @@ def _is_text(content: bytes) -> bool:
 def one_line(error: BaseException) -> str:
     """Return what an exception says, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def no_field(name: str, known: Iterable[str], noun: str = "field") -> str:
+    """Return that there is no field of a name, and which there are, those most like it first."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, names)
+    text = ", ".join([*near, *(other for other in names if other not in near)])
+    if len(text) > _NAMED:
+        text = f"{text[:_NAMED]}..."
+    return f"no {noun} {name!r}" + (f", but {text}" if names else "")
+
+
+def lacking(payload: bytes | None, name: str) -> str:
+    """Return that a JSON object has no field of a name; nothing if it has, or is none."""
+    try:
+        value = json.loads(payload or b"")
+    except (ValueError, RecursionError):
+        return ""
+    for part in name.split("."):
+        if not isinstance(value, Mapping):
+            return ""
+        if part not in value:
+            return no_field(part, value)
+        value = value[part]
+    return ""
 
 
 def objects(items: Sequence[Any]) -> Array:
@@ -447,7 +477,7 @@ class StructDecoder(Decoder):
         for name in fields:
             if name not in (self.dtype.names or ()):
                 raise InvalidArgumentError(
-                    f"struct: there is no field {name!r}, but {', '.join(self.dtype.names or ())}"
+                    f"struct: there is {no_field(name, self.dtype.names or ())}"
                 )
             column = records[name]
             columns[name] = column.astype(column.dtype.newbyteorder("="))
@@ -505,9 +535,7 @@ def arrow_columns(table: Any, fields: Iterable[str]) -> dict[str, Array]:
     for name in fields:
         head, *tail = name.split(".")
         if head not in table.schema.names:
-            raise InvalidArgumentError(
-                f"there is no column {head!r}, but {', '.join(table.schema.names)}"
-            )
+            raise InvalidArgumentError(f"there is {no_field(head, table.schema.names, 'column')}")
         column = table.column(table.schema.names.index(head))
         for part in tail:
             column = _member(column, part)

@@ -27,6 +27,7 @@ from aethergraph.streaming.decode import (
     Table,
     arrow_columns,
     arrow_row,
+    no_field,
 )
 from aethergraph.streaming.marks import number_of
 from aethergraph.streaming.records import BadRecord, Records
@@ -456,9 +457,7 @@ class _TextFile(_BytesFile):
                 if names.count(field) > 1:
                     raise FormatError(f"{self.path}: there are several columns {field!r}")
                 if field not in names:
-                    raise FormatError(
-                        f"{self.path}: there is no column {field!r}, but {', '.join(names)}"
-                    )
+                    raise FormatError(f"{self.path}: there is {no_field(field, names, 'column')}")
             self.place = max(self.place, place)
         self._decoder = decoder
         return True

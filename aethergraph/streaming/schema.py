@@ -311,9 +311,7 @@ class Schema:
             else:
                 attrs[name] = _side_by_side([table.columns[field] for field in source])
         names = {role: getattr(self, role) for role in self.roles}
-        names.update(
-            {n: source if isinstance(source, str) else n for n, source in self.attrs.items()}
-        )
+        names.update({n: source for n, source in self.attrs.items() if isinstance(source, str)})
         return Records(
             partition,
             following,

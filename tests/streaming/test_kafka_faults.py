@@ -256,7 +256,7 @@ class Told:
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         found = SimpleNamespace(error=None, partitions=dict(enumerate(self.ends)))
-        return SimpleNamespace(topics={topic: found})
+        return SimpleNamespace(cluster_id=None, topics={topic: found})
 
     def incremental_assign(self, places: Sequence[Any]) -> None:
         self.begun += [(one.partition, one.offset) for one in places]

@@ -700,3 +700,32 @@ def test_the_graph_is_asked_before_anything_is_read(tmp_path: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="keeps a time of each edge"):
         Ingestor(graph, source)
     assert Ingestor(graph, MemorySource("s")).stats().state == "new"
+
+
+def test_a_field_of_another_name_is_looked_for() -> None:
+    """The record says which fields it has, the most like it first."""
+    schema = Schema.json(src="custmer", dst="a.item", time="ts", time_unit="s", attrs={"w": "wait"})
+    graph = DynamicGraph(
+        10, 8, order="time", edge_time="datetime64[s]", edge_attrs={"w": ((), "float32")},
+        huge_pages=False,
+    )  # fmt: skip
+    good = {"custmer": 1, "a": {"item": 1}, "ts": 1, "wait": 1.0}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"id": 1, "customer": 2}, "custmer (src) is missing: the record has no field 'custmer', "
+         "but customer, id"),
+        ({"custmer": None}, "custmer (src) is missing"),
+        ({**good, "a": {"x": 2}}, "a.item (dst) is missing: the record has no field 'item', but x"),
+        ({**good, "a": {}}, "a.item (dst) is missing: the record has no field 'item'"),
+        ({**good, "ts": None}, "ts (time) is missing"),
+        ({k: good[k] for k in ("custmer", "a", "wait")}, "ts (time) is missing: the record has no "
+         "field 'ts', but custmer, a, wait"),
+        ({k: good[k] for k in ("custmer", "a", "ts")}, "wait is missing: the record has no field "
+         "'wait', but custmer, a, ts"),
+        ({"x" * 1000: 1}, "custmer (src) is missing: the record has no field 'custmer', but "
+         + "x" * 200 + "..."),
+    ]  # fmt: skip
+    payloads = [json.dumps(record).encode() for record in (good, *(row for row, _ in wrong))]
+    offsets = np.arange(len(payloads))
+    changes, bad = Target(graph).check(schema.decode(0, len(payloads), payloads, offsets))
+    assert len(changes[0]) == 1
+    assert [record.reason for record in bad] == [reason for _, reason in wrong]
