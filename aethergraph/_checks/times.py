@@ -33,6 +33,7 @@ __all__ = [
     "as_times",
     "check_unit",
     "convert_times",
+    "datetime_of",
     "is_unit",
     "split_unit",
     "to_one_unit",
@@ -59,6 +60,12 @@ def check_unit(unit: Any, name: str = "time_unit") -> str:
 def is_unit(unit: Any) -> bool:
     """Return whether numpy has ``datetime64[unit]``."""
     return isinstance(unit, str) and _UNIT.fullmatch(unit) is not None
+
+
+def datetime_of(count: int, unit: str) -> np.datetime64:
+    """Return a count of a unit since 1970 as a datetime."""
+    moment: np.datetime64 = np.array([count], np.int64).view(f"datetime64[{unit}]")[0]
+    return moment
 
 
 def unit_of(dtype: np.dtype[Any]) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.live import Live
 from rich.text import Text
@@ -22,7 +23,6 @@ from aethergraph.cli.terminal import (
     duration,
     note,
     print_error,
-    rate,
     showing_metrics,
     stderr,
     stdout,
@@ -148,7 +148,10 @@ def ingest_command(
     ] = None,
     edge_time: Annotated[
         str | None,
-        typer.Option(help="int64, or datetime64[unit]: edges have times.", rich_help_panel=_NEW),
+        typer.Option(
+            help="int64, or datetime64\\[us], or of another unit: edges have times.",
+            rich_help_panel=_NEW,
+        ),
     ] = None,
     edge_weight: Annotated[
         str | None, typer.Option(help="float32: edges have weights.", rich_help_panel=_NEW)
@@ -235,6 +238,7 @@ def _open_graph(
     """Open the graph, of one type or of many; or make one."""
     options: dict[str, Any] = {"arena_mb": arena_mb, "durability": durability}
     if not is_live_directory(path):
+        _refuse_types(schema)
         kinds = set(schema.ids.values())
         if num_nodes is None and not kinds:
             raise InvalidArgumentError(
@@ -260,6 +264,20 @@ def _open_graph(
     return DynamicHeteroGraph.open(path, **options)
 
 
+def _refuse_types(schema: Schema) -> None:
+    """Refuse a schema that names types, where a graph is made for it."""
+    for name in ("edge_type", "relation", "node_type"):
+        value = getattr(schema, name)
+        if value not in (None, "node", ("node", "to", "node")):
+            example = value if name == "edge_type" else ("user", "votes", "post")
+            nodes = ", ".join(f"{kind!r}: COUNT" for kind in dict.fromkeys(example[::2]))
+            raise InvalidArgumentError(
+                f"the schema has {name} = {value!r}, and aethergraph ingest makes graphs of one "
+                "type: make the graph in Python, by DynamicHeteroGraph.open(DIRECTORY, "
+                f"{{{nodes}}}, [{example!r}]), and run the command again"
+            )
+
+
 def _watch(ingestor: Ingestor) -> IngestStats:
     """Run an ingestor, and show how it goes, until it ends or is interrupted.
 
@@ -282,8 +300,11 @@ def _watch(ingestor: Ingestor) -> IngestStats:
             while last.state not in ("ended", "stopped", "failed") and not stopping:
                 time.sleep(_LOOK)
                 now = ingestor.stats()
+                if now.state == "failed":  # which is printed as an error
+                    break
                 seconds = time.monotonic() - at
-                text = _line(now, (now.records - last.records) / seconds)
+                speed = (now.records - last.records) / seconds
+                text = _line(now, speed, console.width if console.is_terminal else None)
                 last, at = now, time.monotonic()
                 if console.is_terminal:
                     display.update(Text(text))
@@ -297,20 +318,44 @@ def _watch(ingestor: Ingestor) -> IngestStats:
     return ingestor.stats()
 
 
-def _line(stats: IngestStats, speed: float) -> str:
-    text = f"{stats.state}: {rate(speed, 'records')}, {count(stats.records)} in all"
-    text += f", {_summary(stats)}"
-    left = sum(stats.lag.values())
-    text += f", {amount(left, stats.lag_unit or 'records')} left" if left else ""
-    return f"{text} ({stats.reason})" if stats.reason else text
+#: What the numbers of an ingestor count, those of the graph and those of records.
+_CHANGES = {
+    "edges": "edges", "deleted": "edges deleted", "rows": "rows of nodes", "nodes": "new nodes"
+}  # fmt: skip
+_RECORDS = {"bad": "bad", "late": "late"}
+
+
+def _line(stats: IngestStats, speed: float, width: int | None = None) -> str:
+    """Return how it goes in words.
+
+    Args:
+        stats: the numbers as of now.
+        speed: records in a second.
+        width: columns for it, where only what is needed most is said if they are few; None: any.
+    """
+    text = f"{stats.state}: {count(stats.records)} records, {count(speed)}/s"
+    if stats.total_lag:
+        text += f", {amount(stats.total_lag, stats.lag_unit or 'records')} left"
+    if stats.reason:
+        return f"{text} ({stats.reason})"
+    time = stats.watermark_time
+    if isinstance(time, np.datetime64) and np.can_cast("datetime64[s]", time.dtype, "safe"):
+        time = time.astype("datetime64[s]")  # it goes on by whole seconds at best
+    parts = _numbers(stats, _RECORDS, count)
+    parts += [] if time is None else [f"watermark {time}"]
+    for part in (*parts, *_numbers(stats, _CHANGES, count)):
+        if width is None or len(f"{text}, {part}") <= width:
+            text += f", {part}"
+    return text
+
+
+def _numbers(
+    stats: IngestStats, nouns: Mapping[str, str], shown: Callable[[int], str]
+) -> list[str]:
+    return [f"{shown(getattr(stats, name))} {noun}" for name, noun in nouns.items()
+            if getattr(stats, name)]  # fmt: skip
 
 
 def _summary(stats: IngestStats) -> str:
-    parts = [f"{stats.edges:,} edges"]
-    for number, noun in (
-        (stats.deleted, "edges deleted"), (stats.rows, "rows of nodes"), (stats.nodes, "new nodes"),
-        (stats.bad, "bad"), (stats.late, "late"),
-    ):  # fmt: skip
-        if number:
-            parts.append(f"{number:,} {noun}")
+    parts = _numbers(stats, {**_CHANGES, **_RECORDS}, "{:,}".format) or ["0 edges"]
     return f"{', '.join(parts)}; {stats.commits:,} commits"

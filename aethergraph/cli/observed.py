@@ -22,8 +22,9 @@ __all__ = ["NOBODY", "Snapshots", "asker", "read_page"]
 Snapshots = dict[str, dict[str, Any]]
 
 NOBODY = (
-    "no process of yours is observed: call aethergraph.observe.enable() in one; "
-    "aethergraph ingest, serve, replay and demo do so by themselves"
+    "no process of yours is observed: a program is seen from its call of "
+    "aethergraph.observe.enable() on; aethergraph ingest, serve, replay and demo make it by "
+    "themselves"
 )
 #: Bytes of a page, and seconds to wait for it.
 _MOST, _PATIENCE = 64 << 20, 10.0

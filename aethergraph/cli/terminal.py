@@ -91,7 +91,10 @@ def stderr(*, soft_wrap: bool = True) -> Console:
 
 def note(text: str) -> None:
     """Print a remark on stderr."""
-    stderr().print(f"[dim]note:[/dim] {escape(text)}")
+    console = stderr()
+    with console.capture() as written:
+        console.print(f"[dim]note:[/dim] {escape(text)}")
+    sys.stderr.write(written.get())  # through what stands for it, while a line is drawn again
 
 
 @contextmanager
@@ -311,6 +314,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             failure = f"{type(error).__name__}: {error}"
             _fail(f"unexpected {failure} (run aethergraph --debug ... for the traceback)", 1)
 
+    # Paragraphs of the help are as wide as the terminal, not as the lines of the source.
+    run.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")
     return run
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from aethergraph._checks.times import is_unit
+from aethergraph._checks.times import datetime_of, is_unit
 from aethergraph.cli.terminal import amount, count, duration, size
 
 __all__ = ["Section", "sections"]
@@ -83,7 +81,7 @@ def sections(now: dict[str, Any], before: dict[str, Any] | None = None) -> list[
     """
     between = _Between(now, before)
     tables = [
-        _stages(between), _ingest(between), _live(between), _servers(between), _remote(between),
+        _ingest(between), _live(between), _servers(between), _stages(between), _remote(between),
         _lists(between), _rows(between, "rows"), _rows(between, "cache"), _packed(between),
     ]  # fmt: skip
     return [section for section in tables if section.rows]
@@ -245,7 +243,7 @@ def _time(value: float, unit: str) -> str:
     """Return a count of a unit since 1970 as a date; the number, where it is none."""
     try:
         if is_unit(unit):
-            return str(np.array([int(value)], np.int64).view(f"datetime64[{unit}]")[0])
+            return str(datetime_of(int(value), unit))
     except (OverflowError, ValueError):  # no time of a graph: a page of somebody else's may say so
         pass
     return f"{value:.0f}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aethergraph._checks.times import datetime_of
+
 __all__ = ["EventTime", "TimeBound"]
 
 
@@ -141,9 +143,7 @@ class TimeBound:
 
     def why(self, value: int) -> str:
         """Return what is wrong with a time beyond the limit, in words that do not change."""
-        text = str(value)
-        if self.unit is not None:
-            text = str(np.array([value]).view(f"datetime64[{self.unit}]")[0])
+        text = str(value if self.unit is None else datetime_of(value, self.unit))
         if self.max_time is not None and value > self.max_time:
             return f"= {text} is after max_time = {self.max_time}"
         return (

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from aethergraph._checks.times import datetime_of
+
 __all__ = ["IngestStats"]
 
 
@@ -25,11 +29,12 @@ class IngestStats:
         late: records that were older than the watermark.
         commits: commits.
         commit_seconds: seconds that commits took.
-        lag: what was not read yet, by partition, for sources that tell.
+        lag: what was not read yet, by partition, for sources that tell; those that have nothing
+            left may be missing. ``source.describe(partition)`` says which file one is.
         lag_unit: what that counts: ``"records"``, of files ``"bytes"`` or ``"files"``; None: the
             source does not tell.
-        watermark: time that no record is expected to be older than.
-        largest: largest time of a record.
+        watermark: time that no record is expected to be older than, as a number.
+        largest: largest time of a record, as a number.
         time_unit: unit of both since 1970, such as ``"us"``; None: they are plain numbers.
     """
 
@@ -49,3 +54,23 @@ class IngestStats:
     watermark: int | None = None
     largest: int | None = None
     time_unit: str | None = None
+
+    @property
+    def total_lag(self) -> int | None:
+        """Sum of ``lag``, in ``lag_unit``; None: the source does not tell."""
+        return None if self.lag_unit is None else sum(self.lag.values())
+
+    @property
+    def watermark_time(self) -> np.datetime64 | int | None:
+        """Watermark as a datetime, where times are such; else the number."""
+        return self._time(self.watermark)
+
+    @property
+    def largest_time(self) -> np.datetime64 | int | None:
+        """Largest time as a datetime, where times are such; else the number."""
+        return self._time(self.largest)
+
+    def _time(self, number: int | None) -> np.datetime64 | int | None:
+        if number is None or self.time_unit is None:
+            return number
+        return datetime_of(number, self.time_unit)

@@ -19,6 +19,7 @@ from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.cli import terminal
+from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.errors import StorageError
@@ -222,6 +223,14 @@ def test_convert_goes_on_and_says_so(
 def test_usage_errors(args: tuple[str, ...]) -> None:
     result = ae(*args, code=2)
     assert "Usage" in result.stderr or "Error" in result.stderr
+
+
+def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in app.registered_commands:
+        assert re.search(r"[^\n]\n[^\n]", str(command.callback.__doc__)) is None
+    monkeypatch.setenv("COLUMNS", "300")
+    told = ae("ingest", "--help").stdout
+    assert "With --until-end the exit status is 130" in told and "datetime64[us]" in told
 
 
 # ---- info, verify ----------------------------------------------------------------------------
@@ -620,6 +629,7 @@ def test_output_that_nobody_takes(
 INTERRUPTED = """
 import os, signal
 from aethergraph.cli import terminal
+from aethergraph.cli.app import app
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs may ignore it
 def stages(self, name, unit):
     return lambda done, total: os.kill(os.getpid(), signal.SIGINT)

@@ -22,7 +22,7 @@ from support.network import make_certificate
 from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
-from aethergraph.cli.ingest import _watch
+from aethergraph.cli.ingest import _line, _watch
 from aethergraph.streaming import Ingestor, IngestStats
 
 
@@ -142,6 +142,46 @@ def test_a_second_signal_ends_what_the_first_one_waits_for() -> None:
     with pytest.raises(KeyboardInterrupt):
         _watch(Hanging())  # type: ignore[arg-type]
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_line_is_no_longer_than_the_terminal() -> None:
+    stats = IngestStats(
+        "running", records=26_605_012, edges=26_600_000, bad=5012, late=3, lag={0: 9, 1: 1 << 30},
+        lag_unit="bytes", watermark=1_700_000_000_123_456, time_unit="us",
+    )  # fmt: skip
+    short = "running: 26.6 M records, 312.3 K/s, 1.0 GiB left"
+    records = f"{short}, 5,012 bad, 3 late"
+    assert _line(stats, 312_345.6, 40) == short  # what is needed, whatever the terminal
+    assert _line(stats, 312_345.6, 80) == records
+    assert _line(stats, 312_345.6, 100) == f"{records}, watermark 2023-11-14T22:13:20"
+    assert _line(stats, 312_345.6, 120).endswith("2023-11-14T22:13:20, 26.6 M edges")
+    stats.bad = stats.late = 0
+    assert _line(stats, 312_345.6, 80) == f"{short}, watermark 2023-11-14T22:13:20"
+    stats.state, stats.reason = "stalled", "no broker answers"
+    assert _line(stats, 0.0, 80).endswith("0/s, 1.0 GiB left (no broker answers)")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_failure_is_printed_by_others(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing:
+        def start(self) -> None:
+            pass
+
+        def stats(self) -> IngestStats:
+            return IngestStats("failed", "line 7 is bad")
+
+        def stop(self) -> None:
+            raise ValueError("line 7 is bad")
+
+    monkeypatch.setattr("aethergraph.cli.ingest._LOOK", 0.01)
+    monkeypatch.setattr("aethergraph.cli.ingest._LINE", 0.0)
+    if is_terminal:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(ValueError):
+        _watch(Failing())  # type: ignore[arg-type]
+    assert "line 7" not in capsys.readouterr().err
 
 
 def test_a_narrow_terminal_has_the_whole_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +320,25 @@ def test_a_graph_of_keys_is_made(tmp_path: Path) -> None:
     )
     told = said("ingest", tmp_path / "h", file, "--schema", schema, "--until-end", code=2)
     assert "nodes of one type have keys of one type" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "opened"),
+    [
+        ('edge_type = ["a", "to", "b"]', "edge_type = ('a', 'to', 'b')",
+         "{'a': COUNT, 'b': COUNT}, [('a', 'to', 'b')])"),
+        ('relation = "r"', "relation = 'r'", "{'user': COUNT, 'post': COUNT}, "),
+    ],
+)  # fmt: skip
+def test_graphs_of_several_types_are_made_before(
+    line: str, kind: str, opened: str, tmp_path: Path
+) -> None:
+    (tmp_path / "e.jsonl").write_text("")
+    (tmp_path / "s.toml").write_text(f'format = "json"\nsrc = "u"\ndst = "v"\n{line}\n')
+    call = ["ingest", tmp_path / "g", tmp_path / "e.jsonl", "--schema", tmp_path / "s.toml"]
+    told = said(*call, "-n", 5, code=2)
+    assert f"the schema has {kind}, and aethergraph ingest makes graphs of one type" in told
+    assert f"DynamicHeteroGraph.open(DIRECTORY, {opened}" in told
 
 
 def test_errors_and_notes_name_options(tmp_path: Path) -> None:

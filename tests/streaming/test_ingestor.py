@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from support.strategies import examples
 from support.threads import WAIT, comes
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema, memory
+from aethergraph.streaming import (
+    FileSource,
+    Ingestor,
+    IngestStats,
+    MemorySource,
+    Records,
+    Schema,
+    memory,
+)
 
 
 def small(nodes: int = 100, **options: Any) -> DynamicGraph:
@@ -735,3 +744,11 @@ def test_a_source_that_goes_back(polls: list[Any], message: str) -> None:
     with pytest.raises((errors.SourceError, errors.InvalidArgumentError), match=message):
         Ingestor(graph, Wrong("s"), linger=1e6).run()
     assert graph.num_edges == 0 and graph.offsets("s") == {}
+
+
+def test_times_and_what_is_left_in_units() -> None:
+    stats = IngestStats(lag={7: 3, 9: 4}, watermark=1_700_000_000, time_unit="s")
+    assert stats.total_lag is None and replace(stats, lag_unit="bytes").total_lag == 7
+    assert stats.watermark_time == np.datetime64("2023-11-14T22:13:20", "s")
+    assert stats.largest_time is None
+    assert IngestStats(largest=5).largest_time == 5
