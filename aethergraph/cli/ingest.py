@@ -349,10 +349,8 @@ def _line(stats: IngestStats, speed: float, width: int | None = None) -> str:
     return text
 
 
-def _numbers(
-    stats: IngestStats, nouns: Mapping[str, str], shown: Callable[[int], str]
-) -> list[str]:
-    return [f"{shown(getattr(stats, name))} {noun}" for name, noun in nouns.items()
+def _numbers(stats: IngestStats, nouns: Mapping[str, str], text: Callable[[int], str]) -> list[str]:
+    return [f"{text(getattr(stats, name))} {noun}" for name, noun in nouns.items()
             if getattr(stats, name)]  # fmt: skip
 
 

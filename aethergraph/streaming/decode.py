@@ -167,7 +167,7 @@ def no_field(name: str, known: Iterable[str], noun: str = "field") -> str:
     """Return that there is no field of a name, and which there are, those most like it first."""
     names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(name, names)
-    text = ", ".join([*near, *(other for other in names if other not in near)])
+    text = ", ".join([*near, *(field for field in names if field not in near)])
     if len(text) > _NAMED:
         text = f"{text[:_NAMED]}..."
     return f"no {noun} {name!r}" + (f", but {text}" if names else "")

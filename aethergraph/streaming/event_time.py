@@ -5,12 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph._checks.times import datetime_of
 
-__all__ = ["EventTime", "TimeBound"]
+__all__ = ["EventTime", "TimeBound", "find_unit"]
+
+#: Units in which times are counted where they are integers, finest first.
+_UNITS = ("ns", "us", "ms", "s")
+#: Day before which times of now do not lie, and seconds that they may be ahead of the clock.
+_EARLIEST, _AHEAD = np.datetime64("1990-01-01", "s"), 86400
 
 
 @dataclass
@@ -110,6 +117,27 @@ class EventTime:
 
 
 _NOTHING = -(2**63)
+
+
+def find_unit(counts: NDArray[Any], unit: str) -> str | None:
+    """Return the unit that integers seem to count in place of a finer one; None: it may be theirs.
+
+    All of them are dates of 1990 till now in it, and so of January 1970 in the finer one, at which
+    nothing was recorded. Times that are counted from 0 are not: their first are of 1970 in both.
+
+    Args:
+        counts: integers, at least one.
+        unit: unit that they are said to count.
+    """
+    if unit not in _UNITS:
+        return None
+    first, last = int(counts.min()), int(counts.max())
+    for coarser in _UNITS[_UNITS.index(unit) + 1 :]:
+        per_second = 10 ** (3 * (_UNITS.index("s") - _UNITS.index(coarser)))
+        earliest = int(_EARLIEST.astype(np.int64)) * per_second
+        if earliest <= first and last <= (time.time() + _AHEAD) * per_second:
+            return coarser
+    return None
 
 
 class TimeBound:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
+from aethergraph._checks.times import datetime_of
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.rows import HeldVersionsError
 from aethergraph.dynamic.watermarks import WATERMARK, is_kept, packed, times_of, unpacked
@@ -35,7 +36,7 @@ from aethergraph.errors import (
 from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
-from aethergraph.streaming.event_time import EventTime, TimeBound
+from aethergraph.streaming.event_time import EventTime, TimeBound, find_unit
 from aethergraph.streaming.marks import EDGES, MARKS, OtherStreams, edges_of, marks_of
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
@@ -121,6 +122,8 @@ class Loop:
         self._marks: dict[int, int] = {}
         #: Number behind the last record that came, by partition.
         self._behind: dict[int, int] = {}
+        #: The unit of the first times has been looked at.
+        self._has_unit = False
         #: Number of the edges that it makes of records, and who else makes them.
         self._edges: int | None = None
         self._others = OtherStreams({}, name, None)
@@ -351,6 +354,9 @@ class Loop:
         changes, wrong = self._sort_out_wrong_times(records, changes)
         if wrong:
             bad = sorted((*bad, *wrong), key=lambda record: record.offset)
+        if changes and not self._trusted and not self._has_unit:
+            self._has_unit = True
+            self._warn_of_unit(records)
         if not pending.offsets:
             pending.since = time.monotonic()
         pending.offsets[records.partition] = records.following
@@ -366,6 +372,23 @@ class Loop:
         pending.largest[records.partition] = max(
             (largest for largest in newest if largest is not None), default=None
         )
+
+    def _warn_of_unit(self, records: Records) -> None:
+        """Warn where integers are times of January 1970, and of our days in a coarser unit."""
+        counts = np.asarray(records.given.get("time", records.columns.get("time")))
+        declared = records.time_unit or self._stats.time_unit
+        if declared is None or counts.dtype.kind not in "iu" or "node" in records.columns:
+            return
+        unit = find_unit(counts, declared)
+        if unit is not None:
+            first = int(counts[0])
+            warnings.warn(
+                f"{self._place(records.partition)}: {records.fields.get('time', 'time')} (time) = "
+                f"{first} is {datetime_of(first, declared)} in {declared!r}; in {unit!r} it is "
+                f"{datetime_of(first, unit)}: if that is meant, give the schema "
+                f'time_unit="{unit}", and make the graph anew',
+                stacklevel=2,
+            )
 
     def _note_bad(self, partition: int, bad: list[BadRecord]) -> None:
         first = bad[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from support.ingesting import letters, small
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema
-from aethergraph.streaming.event_time import TimeBound
+from aethergraph.streaming.event_time import TimeBound, find_unit
 
 NOW = datetime.now(timezone.utc)
 SECONDS = int(NOW.timestamp())
@@ -220,3 +221,41 @@ def test_times_of_several_forms_in_one_cut() -> None:
     source.poll = lambda _: batches.pop(0) if batches else None  # type: ignore
     Ingestor(graph, source, cut=2).run()
     assert graph.to_graph().edge_time.tolist() == [1_700_000_000] * 2
+
+
+# ---- units that are others -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "meant"),
+    [
+        ([SECONDS - 10, SECONDS], "ms", "s"),
+        ([SECONDS], "ns", "s"),
+        ([10**15, 1000 * 1000 * SECONDS], "ns", "us"),
+        ([SECONDS], "s", None),
+        ([SECONDS], "D", None),
+        ([0, SECONDS], "ms", None),  # counted from 0, as in a simulation
+        ([-5, 10**9], "ms", None),
+        ([SECONDS * 1000 - 10, SECONDS * 1000], "ms", None),
+        ([SECONDS + 10 * 86400], "ms", None),
+    ],
+)
+def test_the_unit_that_is_meant(times: list[int], unit: str, meant: str | None) -> None:
+    assert find_unit(np.array(times), unit) == meant
+
+
+def test_seconds_are_not_taken_for_milliseconds_without_a_word(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e", timed("datetime64[ms]")
+    path.write_text('{"u": 1, "v": 2, "ts": 1700000000}\n' * 3)
+    meant = r"ts \(time\) = 1700000000 is 1970-01-20T16:13:20.000 in 'ms'; in 's' it is 2023-11-14T"
+    with pytest.warns(UserWarning, match=meant) as noted:
+        for unit in ("ms", None):  # that of the graph
+            schema = Schema.json(src="u", dst="v", time="ts", time_unit=unit)
+            Ingestor(graph, FileSource(path, schema, name=str(unit), follow=False), batch=1).run()
+            graph = timed("datetime64[ms]")
+    assert len(noted) == 2 and 'give the schema time_unit="s"' in str(noted[0].message)
+    schema = Schema.json(src="u", dst="v", time="ts", time_unit="s")
+    path.write_text('{"u": 1, "v": 2, "ts": "1970-01-20T16:13:20"}\n')  # it says what it is
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Ingestor(graph, FileSource(path, schema, follow=False)).run()
