@@ -345,7 +345,8 @@ def by_options(text: str, options: Mapping[str, str]) -> str:
     """Return a message that names arguments of Python with options of a command in their place.
 
     ``dead_letter=`` is ``--dead-letter`` then, ``order='time'`` is ``--order time``, and ``--ids
-    (ids=)``, which says both, ``--ids``.
+    (ids=)``, which says both, ``--ids``. What a message begins with, ``max_bad = 'x'``, is the
+    argument, too; elsewhere it may be a field of a record.
 
     Args:
         text: the message.
@@ -362,6 +363,7 @@ def by_options(text: str, options: Mapping[str, str]) -> str:
 
     names = "|".join(options)
     text = re.sub(rf"(--[a-z-]+) \((?:{names})=\)", r"\1", text)
+    text = re.sub(rf"^({names})(?= = )", lambda match: options[match[1]], text)
     return re.sub(
         rf"(?<![\w.-])(?P<name>{names})="
         r"(?:'(?P<quoted>[^']*)'|(?P<bare>[\w%]+)(?![\w(])|(?=[\s,;:).]|$))",

@@ -177,7 +177,8 @@ class Source(Protocol):
     - ``at_once``: most records that a poll returns, which an ingestor that shares Python with
       other threads makes smaller;
     - ``mark(partition, offset) -> int | None`` and ``check_marks(marks)``: what the records
-      before an offset are known by, kept with it, and given back before :meth:`open`;
+      before an offset are known by, kept with it, and given back before :meth:`open`; also where
+      another stream has had them, of which a warning is given;
     - ``counts_bytes``: True where records are not numbered one by one;
     - ``check(graph)``: raises an error if its schema does not fit, before anything is read.
 

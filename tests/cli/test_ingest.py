@@ -352,6 +352,8 @@ def test_errors_and_notes_name_options(tmp_path: Path) -> None:
     assert "give --dead-letter to go on without such records" in told
     told = said(*call, "--edge-time", "int64", "--order", "id", code=2)
     assert "--edge-time with --order id: lists" in told and "use --order time" in told
+    told = said(*call, "--edge-time", "datetime64", code=2)
+    assert told.startswith("aethergraph: error: --edge-time = 'datetime64' is neither 'int64' nor")
     told = said(*call, "--late", "dead_letter", code=2)
     assert "--late dead_letter needs --dead-letter, a file" in told
     bad = ["--order", "time", "--dead-letter", tmp_path / "bad", "--max-bad", 3]

@@ -163,7 +163,11 @@ def test_watermarks_are_dates_and_lag_has_its_unit(
             for number, value in lag.items()
         ]
     }
-    (streams,) = sections(now)
+    now["metrics"]["aethergraph_stage_calls_total"] = {
+        "samples": [{"labels": {"stage": "draw", "of": ""}, "value": 1}]
+    }
+    streams, stages = sections(now)
+    assert stages.title == "stages"
     found = dict(zip(streams.heads, streams.rows[0], strict=True))
     assert (found["lag"], found["watermark"]) == (left, shown)
 
