@@ -281,7 +281,9 @@ class Target:
             if key_types.get(role) != key_type:
                 has = "no keys" if key_type is None else f"keys of type {key_type!r}"
                 advice = (
-                    "leave ids= out" if key_type is None else f"give the schema ids={key_type!r}"
+                    "leave ids= out, or make the graph with ids=, in a new directory"
+                    if key_type is None
+                    else f"give the schema ids={key_type!r}"
                 )
                 raise InvalidArgumentError(
                     f"nodes of type {node_type!r} have {has}, but the schema says "
@@ -291,7 +293,15 @@ class Target:
     def _check_names(self, attrs: Any, tables: Any, noun: str, *, needed: bool) -> None:
         for name in attrs:
             if name not in tables:
-                raise InvalidArgumentError(f"{noun} of the graph have no attribute {shown(name)}")
+                way = (
+                    "make the graph with edge_attrs="
+                    if noun == "edges"
+                    else "begin it in the graph"
+                )
+                raise InvalidArgumentError(
+                    f"{noun} of the graph have no attribute {shown(name)}: {way}, or leave it out "
+                    "of attrs="
+                )
         for name in tables:
             if needed and name not in attrs:
                 raise InvalidArgumentError(

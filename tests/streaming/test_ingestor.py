@@ -299,7 +299,7 @@ def test_a_bad_record_is_named_before_anything_is_committed(columns: Any, messag
         ({"edge_weight": "float32"}, {}, "keeps a weight of each edge"),
         ({}, {"weight": [1.0]}, "the records have a weight, but the graph keeps none"),
         ({"edge_attrs": {"k": ((), "int8")}}, {}, "have the attribute 'k', but the records do not"),
-        ({}, {"attrs": {"k": [1]}}, "have no attribute 'k'"),
+        ({}, {"attrs": {"k": [1]}}, "have no attribute 'k': make the graph with edge_attrs="),
         (
             {"edge_time": "int64"},
             {"time": np.array([1], "M8[s]")},

@@ -267,7 +267,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(tmp_path: Path) ->
         (keyed, None, r"keys of type 'str', but the schema says None of src: give the schema ids="),
         (keyed, "int64", "keys of type 'str', but the schema says 'int64' of src"),
         (keyed, {"src": "str"}, "the schema says None of dst"),
-        (plain, "str", "have no keys, but the schema says 'str' of src: leave ids= out"),
+        (
+            plain,
+            "str",
+            "have no keys, but the schema says 'str' of src: leave ids= out, or make the graph",
+        ),
     ):
         schema = Schema.json(src="u", dst="v", ids=ids)
         with pytest.raises(errors.InvalidArgumentError, match=message):
