@@ -283,7 +283,7 @@ def _watch(ingestor: Ingestor) -> IngestStats:
 
     The first signal lets it make its last commit; the second does not wait for that.
     """
-    console = stderr(soft_wrap=False)
+    console = stderr()
     stopping = False
 
     def stop(*_: object) -> None:

@@ -80,13 +80,14 @@ def stdout() -> Console:
     return Console(file=sys.stdout, highlight=False, width=width)
 
 
-def stderr(*, soft_wrap: bool = True) -> Console:
+def stderr() -> Console:
     """Return a console on the current standard error.
 
-    Args:
-        soft_wrap: leave long lines to the terminal. What is drawn again in its place is cut then.
+    A terminal gets long lines broken between words, what reads them otherwise gets them whole.
     """
-    return Console(file=sys.stderr, highlight=False, soft_wrap=soft_wrap)
+    console = Console(file=sys.stderr, highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def note(text: str) -> None:
