@@ -294,7 +294,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: note(by_options(str(message), options))
+                warnings.showwarning = lambda message, *_: note(_by_options(str(message), options))
                 result = function(*args, **kwargs)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
@@ -308,7 +308,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(1) from None
         except (AetherError, OSError) as error:
             code = 2 if isinstance(error, InvalidArgumentError) else 1
-            _fail(by_options(str(error), options), code)
+            _fail(_by_options(str(error), options), code)
         except MemoryError as error:
             _fail(f"out of memory {error}".rstrip(), 1)
         except Exception as error:
@@ -342,7 +342,7 @@ def _options(function: Callable[..., Any]) -> dict[str, str]:
     return options
 
 
-def by_options(text: str, options: Mapping[str, str]) -> str:
+def _by_options(text: str, options: Mapping[str, str]) -> str:
     """Return a message that names arguments of Python with options of a command in their place.
 
     ``dead_letter=`` is ``--dead-letter`` then, ``order='time'`` is ``--order time``, and ``--ids
