@@ -28,6 +28,7 @@ from torch_geometric.nn import GraphSAGE
 
 FANOUTS, BATCH, HIDDEN = [10, 5], 512, 64
 OURS = ("stock NodeLoader, aethergraph", "aethergraph NeighborLoader")
+ACCURACY = "test accuracy, % (mean ± std)"
 PYG, FULL = "PyG NeighborLoader", "PyG Data, full-neighbour training"
 
 
@@ -152,24 +153,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.data = {"accuracy_percent": scores, "seconds": taken}
     report.table(
         f"{seeds} seeds, {steps} steps of {BATCH} seeds, fanouts {FANOUTS}",
-        ["", "test accuracy, % (mean ± std)", f"against {base}", "p, two-sided",
+        ["", ACCURACY, f"against {base}", "p, two-sided",
          "within noise (p > 0.05)", "seconds in all"],
         rows,
     )  # fmt: skip
 
-    def draw(axes: Sequence[Any]) -> None:
-        for place, values in enumerate(scores.values()):
-            axes[0].plot(
-                values, [place] * len(values), "o", color=common.PEER_COLORS[place], alpha=0.6
-            )
-            axes[0].plot(statistics.mean(values), place, "|", color="k", markersize=18)
-        axes[0].set_yticks(range(len(scores)), list(scores))
-        axes[0].set_ylim(-0.5, len(scores) - 0.5)
-        axes[0].invert_yaxis()
-        axes[0].set_xlabel("test accuracy, %, by seed; the bar is the mean")
-
-    common.plot(report, 1, draw)
+    draw(report)
     report.finish()
+
+
+def draw(report: Report) -> None:
+    def panels(axes: Sequence[Any]) -> None:
+        rows = report.rows()
+        for place, row in enumerate(rows):
+            mean, deviation = map(float, row[ACCURACY].split(" ± "))
+            color = common.COLORS[0] if "aethergraph" in row[""] else common.PEER_COLORS[1]
+            axes[0].errorbar(mean, place, xerr=deviation, fmt="o", color=color, capsize=4)
+        axes[0].set_yticks(range(len(rows)), [row[""] for row in rows])
+        axes[0].set_ylim(-0.5, len(rows) - 0.5)
+        axes[0].invert_yaxis()
+        axes[0].set_xlabel(ACCURACY)
+
+    common.plot(report, 1, panels)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from accuracy import permutation_p
+from accuracy import ACCURACY, draw, permutation_p
 from contenders.dgl_trainers import BATCH, FANOUTS, PEERS
 from harness import common
 from harness.common import Report
@@ -58,22 +57,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.data = {"accuracy_percent": scores, "seconds": taken}
     report.table(
         f"{seeds} seeds, {steps} steps of {BATCH} nodes, fanouts {FANOUTS}",
-        ["", "test accuracy, % (mean ± std)", "against DGL's own above", "p, two-sided",
+        ["", ACCURACY, "against DGL's own above", "p, two-sided",
          "within noise (p > 0.05)", "seconds in all"],
         rows,
     )  # fmt: skip
 
-    def draw(axes: Sequence[Any]) -> None:
-        for place, (name, values) in enumerate(scores.items()):
-            color = common.COLORS[0] if name in base else common.PEER_COLORS[1]
-            axes[0].plot(values, [place] * len(values), "o", color=color, alpha=0.6)
-            axes[0].plot(statistics.mean(values), place, "|", color="k", markersize=18)
-        axes[0].set_yticks(range(len(scores)), list(scores))
-        axes[0].set_ylim(-0.5, len(scores) - 0.5)
-        axes[0].invert_yaxis()
-        axes[0].set_xlabel("test accuracy, %, by seed; the bar is the mean")
-
-    common.plot(report, 1, draw)
+    draw(report)
     report.finish()
 
 

@@ -156,22 +156,19 @@ def add_tables(report: Report, cases: Sequence[Case]) -> None:
         )  # fmt: skip
 
 
-def draw(report: Report, cases: Sequence[Case]) -> None:
+def draw(report: Report) -> None:
     def panels(axes: Sequence[Any]) -> None:
         for axis, (family, (base, *ours)) in zip(axes, FAMILIES.items(), strict=True):
-            own = [case for case in cases if case.family == family]
+            rows = report.rows(f"{family}: times as fast as {base}, processor time")
             high = 0.8 / len(ours)
             for place, name in enumerate(ours):
-                values = [
-                    Ratio.paired(c.per_batch(base, "cpu"), c.per_batch(name, "cpu")).median
-                    for c in own
-                ]
-                at = [number + place * high for number in range(len(own))]
-                axis.barh(at, values, high * 0.9, label=name, color=common.COLORS[place])
-                for where, value in zip(at, values, strict=True):
-                    axis.text(value, where, f" {value:.2g}", va="center", fontsize=6)
-            labels = [", ".join(str(cell) for cell in case.label) for case in own]
-            axis.set_yticks([n + 0.4 - high / 2 for n in range(len(own))], labels, fontsize=6)
+                medians = [row[name].partition(" ")[0] for row in rows]
+                at = [number + place * high for number in range(len(rows))]
+                widths = [float(median) for median in medians]
+                bars = axis.barh(at, widths, high * 0.9, label=name, color=common.COLORS[place])
+                axis.bar_label(bars, medians, padding=2, fontsize=6)
+            labels = [", ".join(list(row.values())[:3]) for row in rows]
+            axis.set_yticks([n + 0.4 - high / 2 for n in range(len(rows))], labels, fontsize=6)
             axis.invert_yaxis()
             axis.axvline(1, color="k", linewidth=0.8)
             axis.set_xlabel(f"times as fast as {base}, processor time", fontsize=7)
@@ -217,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "before. What is in the batches is counted beside the clock. Transparent huge "
         f"pages: {Path('/sys/kernel/mm/transparent_hugepage/enabled').read_text().strip()}."
     )
-    draw(report, cases)
+    draw(report)
     report.finish()
 
 

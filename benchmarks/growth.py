@@ -66,7 +66,7 @@ def measure(args: Any, names: list[str], num_nodes: int) -> list[Point]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
-    made.add_argument("--nodes", nargs="+", type=sampling.parse_nodes, help="graph sizes")
+    made.add_argument("--nodes", nargs="+", type=common.parse_short, help="graph sizes")
     args = common.parse(made, argv)
     report = Report("growth", "Cost against graph size", args)
     # Files for ours, memory for PyG: three copies of the largest graph would not fit many machines.
@@ -79,7 +79,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     report.parameters = {"fanouts": FANOUTS, "batch": BATCH, "width": end_to_end.WIDTH}
     report.data = {"points": [vars(point) for point in points]}
     by = {(point.num_nodes, point.name): point for point in points}
-    in_all = [num_nodes * (4 * end_to_end.WIDTH + 80) for num_nodes in sizes]
     columns: dict[str, Callable[[Point], float]] = {
         "ms per batch, medians": lambda p: p.ms,
         "anonymous memory, MiB": lambda p: p.anonymous / 2**20,
@@ -90,30 +89,31 @@ def main(argv: Sequence[str] | None = None) -> None:
             title,
             ["nodes", "graph + features", *names],
             [
-                [common.short(n), common.size(total), *(value(by[n, name]) for name in names)]
-                for n, total in zip(sizes, in_all, strict=True)
+                [common.short(n), common.size(bytes_of(n)), *(value(by[n, name]) for name in names)]
+                for n in sizes
             ],
         )
-
-    def draw(axes: Sequence[Any]) -> None:
-        def series(value: Callable[[Point], float]) -> dict[str, list[tuple[float, float]]]:
-            return {
-                name: [(p.num_nodes, max(value(p), 1e-3)) for p in points if p.name == name]
-                for name in names
-            }
-
-        common.lines(axes[0], series(lambda p: p.ms), "nodes (10 edges each)", "ms per batch")
-        common.lines(
-            axes[1],
-            series(lambda p: p.anonymous / 2**20),
-            "nodes (10 edges each)",
-            "anonymous memory, MiB",
-        )
-        axes[1].plot(sizes, [b / 2**20 for b in in_all], "k:", label="graph + features")
-        axes[1].legend(fontsize=7)
-
-    common.plot(report, 2, draw)
+    draw(report)
     report.finish()
+
+
+def bytes_of(num_nodes: int) -> int:
+    """Return bytes of graph and features."""
+    return num_nodes * (4 * end_to_end.WIDTH + 80)
+
+
+def draw(report: Report) -> None:
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, label in zip(axes, ("ms per batch", "anonymous memory, MiB"), strict=True):
+            rows = report.rows(label)
+            names = list(rows[0])[2:]
+            series = {name: common.points(rows, "nodes", name) for name in names}
+            if "MiB" in label:
+                sizes = [common.parse_short(row["nodes"]) for row in rows]
+                series["graph + features"] = [(n, bytes_of(n) / 2**20) for n in sizes]
+            common.lines(axis, series, "nodes (10 edges each)", label)
+
+    common.plot(report, 2, panels)
 
 
 if __name__ == "__main__":

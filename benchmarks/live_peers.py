@@ -202,7 +202,6 @@ def grow(
     report: Report, nodes: int, steps: Sequence[int], library: Path | None, rounds: int
 ) -> None:
     """Measure inserts at ever more edges; save the report after each step."""
-    points: dict[str, dict[str, list[tuple[float, float]]]] = {"batch": {}, "one": {}}
     rows: list[list[common.Cell]] = []
     size, count = (1000, 2) if report.args.quick else (10_000, 20)
     with ExitStack() as stack:
@@ -224,8 +223,6 @@ def grow(
             report.data[f"growth {edges}"] = {"batch": batch, "one": one}
             for name in batch:
                 ns, us = median(batch[name]), median([a["mean"] for a in one[name]])
-                points["batch"].setdefault(name, []).append((edges, ns))
-                points["one"].setdefault(name, []).append((edges, us))
                 ratio = str(Ratio.paired(batch[name], batch[SET]))
                 rows.append([common.short(edges), name, ns, ratio, us,
                              median([a["0.9999"] for a in one[name]])])  # fmt: skip
@@ -236,13 +233,23 @@ def grow(
                  "us per edge, single", "us, 99.99 %"],
                 rows,
             )  # fmt: skip
-            common.plot(report, 2, lambda axes: _draw(axes, points))
+            draw(report)
             report.finish()
 
 
-def _draw(axes: Sequence[Any], points: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
-    common.lines(axes[0], points["batch"], "edges", "ns per edge, in batches")
-    common.lines(axes[1], points["one"], "edges", "us per edge, one at a time")
+def draw(report: Report) -> None:
+    rows = report.rows()
+    names = dict.fromkeys(row["graph"] for row in rows)
+
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, column in zip(axes, ("ns per edge, batches", "us per edge, single"), strict=True):
+            series = {
+                name: common.points([r for r in rows if r["graph"] == name], "edges", column)
+                for name in names
+            }
+            common.lines(axis, series, "edges", column)
+
+    common.plot(report, 2, panels)
 
 
 def grow_large(args: argparse.Namespace) -> None:
@@ -254,7 +261,6 @@ def grow_large(args: argparse.Namespace) -> None:
         nodes, steps = 20_000, [20_000, 80_000]
     report.parameters = {"core": args.core, "edges_per_batch": 10_000}
     fanouts, size = [15, 10], min(1024, nodes // 4)
-    points: dict[str, dict[str, list[tuple[float, float]]]] = {"batch": {}, "one": {}}
     rows: list[list[common.Cell]] = []
     for name, most in LARGE.items():
         own = [n for n in steps if n <= min(most, args.most or most)]
@@ -271,8 +277,6 @@ def grow_large(args: argparse.Namespace) -> None:
                 rng = np.random.default_rng(number)
                 seeds = [rng.integers(0, nodes, size).tolist() for _ in range(5)]
                 drawn = worker.ask("sample", seeds=seeds, fanouts=fanouts)
-                points["batch"].setdefault(name, []).append((edges, ns))
-                points["one"].setdefault(name, []).append((edges, one["mean"]))
                 per_edge = 1e6 * drawn["ms"] / max(1, drawn["edges"])
                 bytes_each = worker.ask("size")
                 rows.append(
@@ -289,7 +293,7 @@ def grow_large(args: argparse.Namespace) -> None:
                      "us, 99.9 %", "us, 99.99 %", "bytes per edge", "ns per sampled edge"],
                     rows,
                 )  # fmt: skip
-                common.plot(report, 2, lambda axes: _draw(axes, points))
+                draw(report)
                 report.finish()
 
 

@@ -90,14 +90,17 @@ def run(args: argparse.Namespace, report: Report) -> None:
                     )  # fmt: skip
     comparison.add_tables(report, ("mode", "graph", "fanouts"), cases, list(found))
     add_notes(report, num_nodes, list(found))
-    shown = [one for one in cases if one.label[1:] == (SHAPES[0], str(FANOUTS[0]))]
+    draw(report)
+
+
+def draw(report: Report) -> None:
+    case = (SHAPES[0], str(FANOUTS[0]))
+    rows = [r for r in report.rows(comparison.NS) if (r["graph"], r["fanouts"]) == case]
     panels = {
-        f"{title}, {SHAPES[0]} graph, fanouts {FANOUTS[0]}": [
-            one for one in shown if title in one.label[0]
-        ]
+        f"{title}, {SHAPES[0]} graph, fanouts {FANOUTS[0]}": [r for r in rows if title in r["mode"]]
         for title in ("weighted", "times", "disjoint")
     }
-    comparison.draw(report, panels, list(found))
+    comparison.draw(report, panels)
 
 
 def add_notes(report: Report, num_nodes: int, names: Sequence[str]) -> None:

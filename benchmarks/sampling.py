@@ -275,28 +275,26 @@ def report_cases(report: Report, cases: list[Case], names: list[str]) -> None:
         report.note("torch-sparse 0.6 makes a tensor for every random number: hence its times.")
 
 
-def draw(axes: Sequence[Any], cases: list[Case], names: list[str]) -> None:
-    for axis, (fanouts, batch) in zip(axes, CASES, strict=True):
-        mine = [case for case in cases if case.fanouts == fanouts]
-        series: dict[str, list[tuple[float, float]]] = {
-            name: [(case.files.num_nodes, case.median(name) or 0) for case in mine]
-            for name in names
-        }
-        series["floor"] = [(c.files.num_nodes, c.lower_bound["ns_per_edge"]) for c in mine]
-        common.lines(axis, series, "nodes (10 edges each)", "ns per sampled edge, one thread")
-        axis.set_title(f"fanouts {fanouts}, batch {batch}", fontsize=10)
+def draw(report: Report) -> None:
+    rows = report.rows("ns per sampled edge")
+    cases = dict.fromkeys(row["fanouts x batch"] for row in rows)
+    names = [*list(rows[0])[4:], "floor"]
 
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, case in zip(axes, cases, strict=True):
+            shown = [row for row in rows if row["fanouts x batch"] == case]
+            series = {name: common.points(shown, "nodes", name) for name in names}
+            common.lines(axis, series, "nodes (10 edges each)", "ns per sampled edge, one thread")
+            axis.set_title(f"fanouts {case.replace(' x ', ', batch ')}", fontsize=10)
 
-def parse_nodes(text: str) -> int:
-    units = {"K": 1_000, "M": 1_000_000}
-    return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)
+    common.plot(report, len(cases), panels)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--dgl-python", type=Path, help="interpreter that has DGL 2.1")
     made.add_argument("--profile", action="store_true", help="where our time goes, with perf")
-    made.add_argument("--nodes", nargs="+", type=parse_nodes, help="graph sizes")
+    made.add_argument("--nodes", nargs="+", type=common.parse_short, help="graph sizes")
     made.add_argument(
         "--peer-huge-pages", action="store_true",
         help="let glibc give the peers huge pages too (glibc.malloc.hugetlb=1)",
@@ -327,7 +325,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     report_cases(report, cases, names)
     for title, rows in profiles:
         report.table(title, ["share", "in", "function"], rows)
-    common.plot(report, len(CASES), lambda axes: draw(axes, cases, names))
+    draw(report)
     report.finish()
 
 

@@ -59,6 +59,10 @@ FEATURES, CLASSES, LINGER = 64, 16, "20ms"
 #: Seconds of the pattern of the uneven load, and edges a second in each of its parts.
 PATTERN = ((8.0, 1.0), (2.0, 10.0), (6.0, 1.0), (4.0, 0.0))
 BASE_RATE = 20_000
+#: Seconds of a row of the table that the lag is drawn from, its title and its columns.
+WINDOW = 10
+COURSE = f"every {WINDOW} seconds"
+COURSE_COLUMNS = ("thousand edges/s into the graph", "thousand messages waiting, at most")
 
 
 def make_graph(path: Path, edges: int) -> None:
@@ -380,19 +384,35 @@ def report_lag(args: Any, minutes: float) -> None:
                               ("milliseconds behind, while edges come", behind(lag)))],
     )  # fmt: skip
 
-    def draw(axes: Sequence[Any]) -> None:
-        seconds, records = np.array(lag["seconds"]), np.array(lag["records"])
-        rate = np.diff(records, prepend=0) / np.diff(seconds, prepend=0) / 1e3
-        for axis, values, name in (
-            (axes[0], rate, "thousand edges/s into the graph"),
-            (axes[1], np.array(lag["waiting"]) / 1e3, "thousand messages waiting"),
-        ):
-            axis.plot(seconds, values, lw=0.6)
+    report.table(COURSE, ["seconds", *COURSE_COLUMNS], course(lag))
+    draw(report)
+    report.finish()
+
+
+def course(lag: dict[str, Any]) -> list[list[common.Cell]]:
+    """Return the rows of COURSE from what a reader noted."""
+    seconds, waiting = np.array(lag["seconds"]), np.array(lag["waiting"])
+    ends = np.arange(WINDOW, seconds[-1] + WINDOW, WINDOW)
+    places = np.searchsorted(seconds, ends, side="right")
+    records = np.array([0, *lag["records"]])[places]  # before the first look there are none
+    rates = np.diff(records, prepend=0) / WINDOW / 1e3
+    most = [max(part, default=0) / 1e3 for part in np.split(waiting, places[:-1])]
+    return [
+        [int(end), float(rate), float(wait)]
+        for end, rate, wait in zip(ends, rates, most, strict=True)
+    ]
+
+
+def draw(report: Report) -> None:
+    rows = report.rows(COURSE)
+
+    def panels(axes: Sequence[Any]) -> None:
+        for axis, name in zip(axes, COURSE_COLUMNS, strict=True):
+            axis.plot([row["seconds"] for row in rows], [row[name] for row in rows], ".-", lw=0.8)
             axis.set_xlabel("seconds")
             axis.set_ylabel(name)
 
-    common.plot(report, 2, draw)
-    report.finish()
+    common.plot(report, 2, panels)
 
 
 def report_causes(args: Any, minutes: float) -> None:

@@ -101,7 +101,12 @@ def run(args: argparse.Namespace, report: Report) -> None:
     comparison.add_tables(report, ("graph", "seeds"), cases, list(found))
     counts = ", ".join(f"{common.short(count)} {name}s" for name, count in nodes.items())
     report.note(f"{counts}; fanouts {FANOUTS} for every edge type, batch {BATCH}.")
-    comparison.draw(report, {", ".join(one.label): [one] for one in cases}, list(found))
+    draw(report)
+
+
+def draw(report: Report) -> None:
+    rows = report.rows(comparison.NS)
+    comparison.draw(report, {f"{row['graph']}, {row['seeds']}": [row] for row in rows})
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import importlib.metadata
 import importlib.util
@@ -11,6 +12,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -19,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,6 +260,12 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
+def parse_short(text: str) -> int:
+    """Return the number that ``short`` has written: "12M" -> 12_000_000."""
+    units = {"K": 10**3, "M": 10**6, "G": 10**9}
+    return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)
+
+
 def size(num_bytes: float) -> str:
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if num_bytes >= unit:
@@ -291,6 +299,12 @@ Cell = str | int | float | None
 class Report:
     """Tables and notes of one benchmark: printed, and saved as NAME.json and NAME.md."""
 
+    HEAD: ClassVar = re.compile(
+        r"(?P<cpu>.+), (?P<cores>\d+) cores(?P<virtual>, virtual)?, (?P<memory_gib>\S+) GiB, "
+        r"Linux (?P<kernel>\S+); (?P<versions>.+); commit (?P<commit>\S+); "
+        r"load before: (?P<load_at_start>[\d.]+)(?P<quick>; .+)?"
+    )
+
     name: str
     title: str
     args: argparse.Namespace
@@ -303,8 +317,39 @@ class Report:
         self.machine, self.versions, self.commit = machine(), versions(), commit()
         self.started = dt.datetime.now(dt.timezone.utc)
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """Read what NAME.md has: all but parameters and data."""
+        title, head, *blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
+        match = cls.HEAD.fullmatch(head)
+        if match is None:
+            raise ValueError(f"{path}: {head[:60]!r} is not the machine line of a report")
+        args = argparse.Namespace(out=path.parent, quick=match["quick"] is not None)
+        report = cls(path.stem, title.removeprefix("## "), args)
+        report.commit = match["commit"]
+        report.versions = dict(text.rsplit(" ", 1) for text in match["versions"].split(", "))
+        report.machine = {key: match[key] for key in report.machine}
+        for name, table in zip(blocks[::2], blocks[1::2], strict=False):
+            lines = [line[2:-2].split(" | ") for line in table.splitlines()]
+            report.table(name[2:-2], lines[0], [map(_value, line) for line in lines[2:]])
+        if len(blocks) % 2:
+            report.notes = [line.removeprefix("- ") for line in blocks[-1].splitlines()]
+        return report
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Iterable[Cell]]) -> None:
         self.tables.append((title, list(columns), [list(row) for row in rows]))
+
+    def rows(self, title: str = "") -> list[dict[str, Any]]:
+        """Return the first table whose title begins so: cells by column, rounded as in NAME.md.
+
+        Raises:
+            LookupError: there is none.
+        """
+        for name, columns, rows in self.tables:
+            if name.startswith(title):
+                cells = [[_value(_cell(cell)) for cell in row] for row in rows]
+                return [dict(zip(columns, row, strict=True)) for row in cells]
+        raise LookupError(f"{self.name}.md has no table {title!r}: run its benchmark again")
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -362,8 +407,19 @@ def _cell(value: Cell) -> str:
     if value is None:
         return "missing"
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else value
+
+
+def _value(text: str) -> Cell:
+    """Return the number that ``_cell`` wrote so, else the text: "1.50" stays one."""
+    if text == "missing":
+        return None
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            number: Cell = kind(text.replace(",", ""))
+            return number if _cell(number) == text else text
+    return text
 
 
 def say(text: str) -> None:
@@ -376,65 +432,90 @@ COLORS = ("#0b6e4f", "#6bbf59", "#a7c957")  # ours
 PEER_COLORS = ("#c1121f", "#3d5a80", "#e07a5f", "#98c1d9", "#7b2cbf")
 
 
-def plot(
-    report: Report, panels: int, draw: Callable[[Sequence[Any]], None], suffix: str = ""
-) -> None:
-    """Draw ``panels`` axes into NAME[suffix].png, at most two beside each other.
+def plot(report: Report, panels: int, draw: Callable[[Sequence[Any]], None]) -> None:
+    """Draw ``panels`` axes into NAME.svg, at most two beside each other.
 
-    Without matplotlib a note says that there is no plot.
+    The same figures are the same bytes. Without matplotlib a note says that there is no plot.
     """
     if not importable("matplotlib"):
         report.note("no plot: matplotlib is not installed")
         return
     import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     columns = min(panels, 2)  # pages are not wider
     rows = -(-panels // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(5.6 * columns, 4.2 * rows), squeeze=False)
-    axes = list(grid.flat)
-    for unused in axes[panels:]:
-        unused.remove()
-    draw(axes[:panels])
-    for axis in axes[:panels]:
-        axis.grid(True, which="major", alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.text(0.995, 0.005, report.caption, ha="right", va="bottom", fontsize=6, color="#666666")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    figure.savefig(report.args.out / f"{report.name}{suffix}.png", dpi=130)
-    plt.close(figure)
+    # Text stays text. A browser without DejaVu takes a sans-serif of its own, which is narrower.
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": report.name,
+        "font.sans-serif": "DejaVu Sans",
+    }
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=(5.6 * columns, 4.2 * rows))
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for unused in axes[panels:]:
+            unused.remove()
+        draw(axes[:panels])
+        for axis in axes[:panels]:
+            axis.set_axisbelow(True)
+            axis.grid(True, which="major", alpha=0.3)
+            axis.spines[["top", "right"]].set_visible(False)
+        style: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 6, "color": "#666666"}
+        figure.text(0.995, 0.005, report.caption, **style)
+        figure.tight_layout(rect=(0, 0.02, 1, 1))
+        figure.savefig(report.args.out / f"{report.name}.svg", metadata={"Date": None})
 
 
 def bars(axis: Any, names: Sequence[str], values: Sequence[float | None], label: str) -> None:
     """Horizontal bars, the first at the top; a missing value is said so."""
-    for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        axis.barh(place, value or 0, color=COLORS[0] if "aethergraph" in name else PEER_COLORS[1])
-        axis.text(value or 0, place, " missing" if value is None else f" {value:.3g}", va="center")
+    colors = [COLORS[0] if "aethergraph" in name else PEER_COLORS[1] for name in names]
+    drawn = axis.barh(range(len(names)), [value or 0 for value in values], color=colors)
+    axis.bar_label(drawn, map(_cell, values), padding=3)
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.margins(x=0.15)
     axis.set_xlabel(label)
 
 
+def points(rows: Iterable[dict[str, Any]], x: str, y: str) -> list[tuple[float, float]]:
+    """Return two columns of rows for ``lines``: where there is a number, and a logarithm of it."""
+    return [
+        (parse_short(row[x]), row[y])
+        for row in rows
+        if isinstance(row[y], (int, float)) and row[y] > 0
+    ]
+
+
 def lines(
     axis: Any, series: dict[str, list[tuple[float, float]]], xlabel: str, ylabel: str
 ) -> None:
     """Log-log lines by name: ours in greens, peers in other colors, the floor dashed."""
+    from matplotlib.ticker import LogFormatter
+
+    class Short(LogFormatter):
+        """Writes "10K", where others write powers, and leaves out what they do."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return short(x) if super().__call__(x, pos) else ""
+
     ours, peers = itertools.cycle(COLORS), itertools.cycle(PEER_COLORS)
     for name, points in series.items():
         style = {"color": next(ours if "aethergraph" in name else peers)}
-        if name == "floor":
+        if name in ("floor", "graph + features"):
             style = {"color": "#888888", "linestyle": "--"}
         if points:
             axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name, **style)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter(Short())
+        side.set_minor_formatter(Short(labelOnlyBase=False))
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
     # Below the panel: inside, a box covers the points of one line or another.
-    axis.legend(fontsize=7, ncols=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    style = {"fontsize": 7, "frameon": False, "loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    axis.legend(ncols=100 // (7 + max(map(len, series))), **style)
 
 
 # ---- running things ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from harness.worker import ONE_THREAD, Worker, WorkerError, take_turns
 
 OURS, MAPPED = "aethergraph memory", "aethergraph mmap"
 TURN_SECONDS = 0.3
+NS = "ns per sampled edge, medians"
 TOLERANCE = 0.01  # of the edges of one hop
 
 
@@ -185,7 +186,7 @@ def add_tables(
         [one.cells(others, one.ratio) for one in found],
     )
     report.table(
-        "ns per sampled edge, medians",
+        NS,
         [*columns, *names],
         [one.cells(names, one.median) for one in found],
     )
@@ -206,16 +207,22 @@ def add_tables(
     )
 
 
-def draw(report: Report, found: dict[str, Sequence[Comparison]], names: Sequence[str]) -> None:
-    """A panel by title; where it has several cases, their first label tells the bars apart."""
+def draw(report: Report, panels: dict[str, Sequence[dict[str, Any]]]) -> None:
+    """Draw rows of the table NS in panels by title; of several rows, bars name the first label."""
+    bars = {
+        title: {
+            name if len(cases) == 1 else f"{next(iter(case.values()))}: {name}": value
+            for case in cases
+            for name, value in case.items()
+            if isinstance(value, (int, float))
+        }
+        for title, cases in panels.items()
+    }
 
-    def panels(axes: Sequence[Any]) -> None:
-        for axis, (title, cases) in zip(axes, found.items(), strict=True):
-            mine = [(one, name) for one in cases for name in names if name in one.rounds]
-            labels = [name if len(cases) == 1 else f"{one.label[0]}: {name}" for one, name in mine]
-            values = [one.median(name) for one, name in mine]
-            common.bars(axis, labels, values, "ns per sampled edge")
+    def draw_all(axes: Sequence[Any]) -> None:
+        for axis, (title, values) in zip(axes, bars.items(), strict=True):
+            common.bars(axis, list(values), list(values.values()), "ns per sampled edge")
             axis.tick_params(axis="y", labelsize=7)
             axis.set_title(title, fontsize=9)
 
-    common.plot(report, len(found), panels)
+    common.plot(report, len(panels), draw_all)

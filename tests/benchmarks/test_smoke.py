@@ -48,7 +48,7 @@ RARELY = (
 @pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=rare) for name in RARELY)])
 def test_quick_run(name: str, data: Path) -> None:
     check(run_quick(name, data), name)
-    assert (data / f"{name}.png").stat().st_size > 1000
+    assert (data / f"{name}.svg").stat().st_size > 1000
 
 
 @rare
@@ -133,7 +133,7 @@ def test_sampling_is_above_the_floor(data: Path) -> None:
 def test_samplers_do_the_same_work(name: str, data: Path) -> None:
     document = run_quick(name, data)
     check(document, name)
-    assert (data / f"{name}.png").stat().st_size > 1000
+    assert (data / f"{name}.svg").stat().st_size > 1000
     for case in document["data"]["cases"]:
         found = case["contenders"]
         edges = {contender: one["edges_of_one_hop"] for contender, one in found.items()}
@@ -159,7 +159,7 @@ def test_sampling_in_time_is_checked_in_memory_and_on_disk(data: Path) -> None:
 def test_links(data: Path) -> None:
     document = run_quick("links", data)
     check(document, "links")
-    assert (data / "links.png").stat().st_size > 1000
+    assert (data / "links.svg").stat().st_size > 1000
     edges = [case["edges_per_batch"] for case in document["data"]["cases"] if "negatives" in case]
     assert len(edges) == 4 and all(min(found.values()) > 0 for found in edges)
 
@@ -301,4 +301,4 @@ def test_run_all_goes_on_and_reports(data: Path) -> None:
     done = run("run_all", "--quick", "--only", "floor", "--dir", str(data), "--out", str(data))
     assert done.returncode == 0 and "floor               ok" in done.stdout
     check(json.loads((data / "floor.json").read_text()), "floor")
-    assert (data / "floor.png").stat().st_size > 1000
+    assert (data / "floor.svg").stat().st_size > 1000
