@@ -234,16 +234,9 @@ def check(path: Path, setting: Setting) -> None:
 # ---- the report ----------------------------------------------------------------------------------
 
 
-def count(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([KMG]?)", text)
-    if match is None:
-        raise ValueError(f"{text!r}: give a count such as 100M or 1G")
-    return int(match.group(1)) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}[match.group(2)]
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
-    made.add_argument("--edges", type=count, help="such as 100M or 1G (default: 100M)")
+    made.add_argument("--edges", type=common.parse_count, help="such as 100M or 1G (default: 100M)")
     made.add_argument("--times", type=int, default=1, help="how often the file is given")
     made.add_argument("--memory", default="1G", help="budget (default: %(default)s)")
     made.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)

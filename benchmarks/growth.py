@@ -66,7 +66,7 @@ def measure(args: Any, names: list[str], num_nodes: int) -> list[Point]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
-    made.add_argument("--nodes", nargs="+", type=common.parse_short, help="graph sizes")
+    made.add_argument("--nodes", nargs="+", type=common.parse_count, help="graph sizes")
     args = common.parse(made, argv)
     report = Report("growth", "Cost against graph size", args)
     # Files for ours, memory for PyG: three copies of the largest graph would not fit many machines.
@@ -109,7 +109,7 @@ def draw(report: Report) -> None:
             names = list(rows[0])[2:]
             series = {name: common.points(rows, "nodes", name) for name in names}
             if "MiB" in label:
-                sizes = [common.parse_short(row["nodes"]) for row in rows]
+                sizes = [common.parse_count(row["nodes"]) for row in rows]
                 series["graph + features"] = [(n, bytes_of(n) / 2**20) for n in sizes]
             common.lines(axis, series, "nodes (10 edges each)", label)
 

@@ -16,15 +16,11 @@ from harness.common import RESULTS, Report
 
 #: Results -> the script whose ``draw`` takes their report.
 SCRIPTS = {
-    "sampling": "sampling",
-    "modes": "modes",
-    "typed": "typed",
-    "growth": "growth",
+    **{name: name for name in ("sampling", "modes", "typed", "growth", "dgl_loaders")},
+    "dgl_accuracy": "accuracy",
     "live_growth": "live_peers",
     "live_growth_large": "live_peers",
     "streaming_lag": "streaming_training",
-    "dgl_loaders": "dgl_loaders",
-    "dgl_accuracy": "dgl_accuracy",
 }
 
 

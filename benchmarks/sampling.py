@@ -294,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--dgl-python", type=Path, help="interpreter that has DGL 2.1")
     made.add_argument("--profile", action="store_true", help="where our time goes, with perf")
-    made.add_argument("--nodes", nargs="+", type=common.parse_short, help="graph sizes")
+    made.add_argument("--nodes", nargs="+", type=common.parse_count, help="graph sizes")
     made.add_argument(
         "--peer-huge-pages", action="store_true",
         help="let glibc give the peers huge pages too (glibc.malloc.hugetlb=1)",

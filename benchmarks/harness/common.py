@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,10 +260,10 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def parse_short(text: str) -> int:
-    """Return the number that ``short`` has written: "12M" -> 12_000_000."""
+def parse_count(text: str) -> int:
+    """Return the whole number that ``short`` has written: "12M" -> 12_000_000."""
     units = {"K": 10**3, "M": 10**6, "G": 10**9}
-    return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)
+    return round(float(text[:-1]) * units[text[-1]]) if text[-1:] in units else int(text)
 
 
 def size(num_bytes: float) -> str:
@@ -293,17 +293,17 @@ class Ratio:
 # ---- reports -----------------------------------------------------------------------------------
 
 Cell = str | int | float | None
+#: The second line of NAME.md.
+_CONDITIONS = re.compile(
+    r"(?P<cpu>.+), (?P<cores>\d+) cores(?P<virtual>, virtual)?, (?P<memory_gib>\S+) GiB, "
+    r"Linux (?P<kernel>\S+); (?P<versions>.+); commit (?P<commit>\S+); "
+    r"load before: (?P<load_at_start>[\d.]+)(?P<quick>; .+)?"
+)
 
 
 @dataclass
 class Report:
     """Tables and notes of one benchmark: printed, and saved as NAME.json and NAME.md."""
-
-    HEAD: ClassVar = re.compile(
-        r"(?P<cpu>.+), (?P<cores>\d+) cores(?P<virtual>, virtual)?, (?P<memory_gib>\S+) GiB, "
-        r"Linux (?P<kernel>\S+); (?P<versions>.+); commit (?P<commit>\S+); "
-        r"load before: (?P<load_at_start>[\d.]+)(?P<quick>; .+)?"
-    )
 
     name: str
     title: str
@@ -321,7 +321,7 @@ class Report:
     def read(cls, path: Path) -> Report:
         """Read what NAME.md has: all but parameters and data."""
         title, head, *blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
-        match = cls.HEAD.fullmatch(head)
+        match = _CONDITIONS.fullmatch(head)
         if match is None:
             raise ValueError(f"{path}: {head[:60]!r} is not the machine line of a report")
         args = argparse.Namespace(out=path.parent, quick=match["quick"] is not None)
@@ -412,7 +412,7 @@ def _cell(value: Cell) -> str:
 
 
 def _value(text: str) -> Cell:
-    """Return the number that ``_cell`` wrote so, else the text: "1.50" stays one."""
+    """Return the number that ``_cell`` wrote so, else the text itself, such as "1.50"."""
     if text == "missing":
         return None
     for kind in (int, float):
@@ -481,7 +481,7 @@ def bars(axis: Any, names: Sequence[str], values: Sequence[float | None], label:
 def points(rows: Iterable[dict[str, Any]], x: str, y: str) -> list[tuple[float, float]]:
     """Return two columns of rows for ``lines``: where there is a number, and a logarithm of it."""
     return [
-        (parse_short(row[x]), row[y])
+        (parse_count(row[x]), row[y])
         for row in rows
         if isinstance(row[y], (int, float)) and row[y] > 0
     ]
@@ -494,7 +494,7 @@ def lines(
     from matplotlib.ticker import LogFormatter
 
     class Short(LogFormatter):
-        """Writes "10K", where others write powers, and leaves out what they do."""
+        """Numbers such as "10K", where matplotlib writes one at all."""
 
         def __call__(self, x: float, pos: int | None = None) -> str:
             return short(x) if super().__call__(x, pos) else ""
@@ -515,7 +515,7 @@ def lines(
     axis.set_ylabel(ylabel)
     # Below the panel: inside, a box covers the points of one line or another.
     style = {"fontsize": 7, "frameon": False, "loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
-    axis.legend(ncols=100 // (7 + max(map(len, series))), **style)
+    axis.legend(ncols=max(1, 100 // (7 + max(map(len, series)))), **style)
 
 
 # ---- running things ----------------------------------------------------------------------------

@@ -54,8 +54,10 @@ def test_results_with_plots_are_read_back(common: Any) -> None:
 
 
 def test_short_numbers_are_read_back(common: Any) -> None:
-    for number in (0, 999, 1_000, 1_500_000, 12_000_000, 4 * 10**9):
-        assert common.parse_short(common.short(number)) == number
+    for number in (0, 999, 1_000, 1_130_000, 12_000_000, 4 * 10**9):
+        assert common.parse_count(common.short(number)) == number
+    with pytest.raises(ValueError, match="'10X'"):
+        common.parse_count("10X")
 
 
 def test_the_course_of_a_lag(monkeypatch: pytest.MonkeyPatch) -> None:
