@@ -33,6 +33,7 @@ import torch_geometric.loader as pyg_loader
 from aethergraph import pyg
 from aethergraph.errors import AetherError
 from aethergraph.pyg._accelerate import check_fanouts, check_layout, check_seeds
+from aethergraph.pyg._loading import LoaderMixin
 
 __all__ = ["main"]
 
@@ -113,12 +114,14 @@ class Replacements:
                 self._report(cls, "stays PyG's: no loader of aethergraph.pyg makes its batches")
             elif cls is kind:
                 loader = self.make(kind, args, kwargs)
-            elif not cls.__module__.startswith(("torch_geometric.", "aethergraph.")):
-                self._report(
-                    cls,
-                    f"stays as it is: derived from {kind.__name__}, it may make batches in its own "
-                    "way; derive it from the class of aethergraph.pyg",
-                )
+            elif not (
+                cls.__module__.startswith("torch_geometric.") or issubclass(cls, LoaderMixin)
+            ):
+                outcome = f"stays as it is: derived from {kind.__name__}, it may make batches in "
+                outcome += "its own way"
+                if kind in _FASTER:
+                    outcome += f"; derive it from aethergraph.pyg.{kind.__name__}"
+                self._report(cls, outcome)
             return object.__new__(cls) if loader is None else loader
 
         return make

@@ -26,10 +26,23 @@ from torch_geometric.loader import (
 from torch_geometric.loader.shadow import ShaDowKHopSampler
 from torch_geometric.sampler import NeighborSampler
 
+import aethergraph.pyg
 import beside
 
 
 class OfMine(NeighborLoader, abc.ABC):
+    pass
+
+
+class OfOurs(aethergraph.pyg.NeighborLoader):
+    pass
+
+
+class OfOurNodes(aethergraph.pyg.ShaDowKHopSampler):
+    pass
+
+
+class OfNodes(NodeLoader):
     pass
 
 
@@ -59,6 +72,8 @@ if __name__ == "__main__":
         ),
         OfMine(data, [3]),
     ]
+    OfOurs(data, [3]), OfOurNodes(data, 2, 3)  # of which nothing is to be said
+    OfNodes(data, NeighborSampler(data, [3]))
     for loader in loaders[:-1]:
         assert len(list(loader)) == len(loader) > 0
     assert len(list(RandomNodeLoader(data, 5))) == 5
@@ -129,14 +144,18 @@ def test_loaders_are_replaced_and_told_of(tmp_path: Path, workers: int) -> None:
     assert last.endswith(f"['{workers}', '--flag'] __main__ 5 {program}")
     lines = PROGRAM.splitlines()
     made = [line for line in ran.stderr.splitlines() if line.startswith("aethergraph: ")]
-    assert len(made) == 11
+    assert len(made) == 12
     place, message = made[0].removeprefix("aethergraph: ").split(": ")
     path, number = place.rsplit(":", 1)
     assert path == "of the user/train.py"
     assert lines[int(number) - 1].strip().startswith("NeighborLoader(data, [3, 2]")
     assert message == "NeighborLoader is aethergraph.pyg.NeighborLoader"
-    assert "OfMine stays as it is: derived from NeighborLoader" in made[6]
-    assert "RandomNodeLoader stays PyG's: no loader of aethergraph.pyg" in made[7]
+    way = "it may make batches in its own way"
+    assert (
+        f"OfMine stays as it is: derived from NeighborLoader, {way}; derive it from aeth" in made[6]
+    )
+    assert made[7].endswith(f": OfNodes stays as it is: derived from NodeLoader, {way}")
+    assert "RandomNodeLoader stays PyG's: no loader of aethergraph.pyg" in made[8]
     assert "NeighborLoader stays PyG's: the seed nodes are an array of bools" in made[-2]
     assert "NeighborLoader stays PyG's: data holds edges in adj_t" in made[-1]
 
