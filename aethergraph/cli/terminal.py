@@ -62,6 +62,8 @@ R = TypeVar("R")
 SHOW_AFTER_SECONDS = 1.0
 #: Columns of what is no terminal.
 _ANY_WIDTH = 10_000
+#: Text as Python shows it, in a regular expression.
+_QUOTED = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _debug = False
 
 
@@ -95,7 +97,8 @@ def note(text: str) -> None:
     console = stderr()
     with console.capture() as written:
         console.print(f"[dim]note:[/dim] {escape(text)}")
-    sys.stderr.write(written.get())  # through what stands for it, while a line is drawn again
+    if sys.stderr is not None:  # it was closed before the program began
+        sys.stderr.write(written.get())  # through what stands for it, while a line is drawn again
 
 
 @contextmanager
@@ -347,7 +350,8 @@ def _by_options(text: str, options: Mapping[str, str]) -> str:
 
     ``dead_letter=`` is ``--dead-letter`` then, ``order='time'`` is ``--order time``, and ``--ids
     (ids=)``, which says both, ``--ids``. What a message begins with, ``max_bad = 'x'``, is the
-    argument, too; elsewhere it may be a field of a record.
+    argument, too; elsewhere it may be a field of a record. What is quoted, and paths such as
+    ``/data/time=2024/a.csv``, stay as they are.
 
     Args:
         text: the message.
@@ -358,16 +362,19 @@ def _by_options(text: str, options: Mapping[str, str]) -> str:
 
     def option(match: re.Match[str]) -> str:
         name, quoted, bare = match["name"], match["quoted"], match["bare"]
+        if name is None:
+            return match[0]
         if quoted is not None:
-            return f"{options[name]} {shlex.quote(quoted)}"
+            return f"{options[name]} {shlex.quote(quoted[1:-1])}"
         return f"{options[name]} {bare}" if bare and bare != "True" else options[name]
 
     names = "|".join(options)
     text = re.sub(rf"(--[a-z-]+) \((?:{names})=\)", r"\1", text)
     text = re.sub(rf"^({names})(?= = )", lambda match: options[match[1]], text)
     return re.sub(
-        rf"(?<![\w.-])(?P<name>{names})="
-        r"(?:'(?P<quoted>[^']*)'|(?P<bare>[\w%]+)(?![\w(])|(?=[\s,;:).]|$))",
+        rf"(?<![\w=])(?:{_QUOTED})"
+        rf"|(?<![\w./-])(?P<name>{names})="
+        rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>[\w%]+)?(?=[\s,;:)]|\.?(?:\s|$)))",
         option, text,
     )  # fmt: skip
 

@@ -553,6 +553,16 @@ def test_bars_appear_after_a_second_and_only_on_a_terminal(
     assert "Reading edges" in capsys.readouterr().err
 
 
+def test_notes_without_a_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was closed before the program began: notes are lost, and the command goes on."""
+    monkeypatch.setattr(sys, "stderr", None)
+    terminal.note("nobody reads this")
+    monkeypatch.undo()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_numbers_for_people() -> None:
     sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB"}
     assert {n: terminal.size(n) for n in sizes} == sizes

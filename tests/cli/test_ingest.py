@@ -366,6 +366,19 @@ def test_errors_and_notes_name_options(tmp_path: Path) -> None:
     assert "make it with --edge-time, or leave time= out of the schema" in told
 
 
+def test_paths_and_values_of_records_are_no_options(tmp_path: Path) -> None:
+    """What looks like an argument in a path or in a record is left as it is."""
+    folder, schema = tmp_path / "name=a b" / "order=7", tmp_path / "s.toml"
+    folder.mkdir(parents=True)
+    (folder / "e.jsonl").write_text('{"u": "name=bob", "v": 2}\n')
+    schema.write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
+    call = ["ingest", tmp_path / "g", folder / "e.jsonl", "--schema", schema, "--until-end"]
+    told = said(*call, "-n", 5, code=1)
+    assert "u (src) = 'name=bob' is no integer; give --dead-letter to go on" in told
+    told = said("ingest", tmp_path / "g", folder / "x.jsonl", *call[3:], code=1)
+    assert f"{folder}/x.jsonl" in told
+
+
 def listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
