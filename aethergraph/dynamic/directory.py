@@ -29,7 +29,7 @@ import shutil
 import stat
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -140,9 +140,18 @@ def _version_of(path: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
+def _sizes_of(paths: Iterable[Path]) -> list[os.stat_result]:
+    """Return the status of each file that is still there: a merge may give it up meanwhile."""
+    sizes = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            sizes.append(path.stat())
+    return sizes
+
+
 def _bytes_before_zeros(path: Path) -> int:
     """Return the bytes of a file but for the zeros at its end, with which logs are filled."""
-    with suppress(FileNotFoundError), open(path, "rb") as file:  # a merge may give it up meanwhile
+    with suppress(FileNotFoundError), open(path, "rb") as file:  # as in _sizes_of
         end = file.seek(0, os.SEEK_END)
         while end > 0:
             begin = max(0, end - _BYTES_AT_ONCE)
@@ -327,15 +336,16 @@ class LiveDirectory:
         description, current = self.description(), self.current()
         base = current["base"]
         logs = [path for path in self.path.glob("wal-*.log") if _SEGMENT.fullmatch(path.name)]
+        sizes, bases = _sizes_of(logs), [] if base is None else [self.path / base]
         return {
             "path": str(self.path),
             "num_nodes": current.get("nodes", description["num_nodes"]),
             "edge_types": [{"name": name, **form} for name, form in description["edge_types"]],
             "base": base,
             "base_lsn": current["lsn"],
-            "base_bytes": 0 if base is None else (self.path / base).stat().st_size,
-            "log_files": len(logs),
-            "log_bytes": sum(path.stat().st_blocks * 512 for path in logs),
+            "base_bytes": sum(size.st_size for size in _sizes_of(bases)),
+            "log_files": len(sizes),
+            "log_bytes": sum(size.st_blocks * 512 for size in sizes),
             "commit_bytes": sum(map(_bytes_before_zeros, logs)),
             "writer": self.writer(),
         }

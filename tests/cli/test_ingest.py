@@ -372,8 +372,17 @@ def test_paths_and_values_of_records_are_no_options(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "e.jsonl").write_text('{"u": "name=bob", "v": 2}\n')
     schema.write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
-    call = ["ingest", tmp_path / "g", folder / "e.jsonl", "--schema", schema, "--until-end"]
-    told = said(*call, "-n", 5, code=1)
+    call = [
+        "ingest",
+        tmp_path / "g",
+        folder / "e.jsonl",
+        "--schema",
+        schema,
+        "-n",
+        5,
+        "--until-end",
+    ]
+    told = said(*call, code=1)
     assert "u (src) = 'name=bob' is no integer; give --dead-letter to go on" in told
     told = said("ingest", tmp_path / "g", folder / "x.jsonl", *call[3:], code=1)
     assert f"{folder}/x.jsonl" in told

@@ -352,6 +352,18 @@ else:
         DynamicGraph.attach(tmp_path / "g")
 
 
+def test_info_while_a_merge_gives_files_up(tmp_path: Path) -> None:
+    """Files that go between two looks of it are no error."""
+    with DynamicGraph.open(tmp_path / "g", 10, arena_mb=2) as graph:
+        graph.insert_edges([0, 1], [1, 2])
+        base = Path(graph.merge())
+    before = LiveDirectory(tmp_path / "g").info()
+    assert before["base_bytes"] == base.stat().st_size > 0
+    (tmp_path / "g" / "wal-0000000000000000.log").symlink_to("nothing")  # listed, and not there
+    base.unlink()
+    assert LiveDirectory(tmp_path / "g").info() == before | {"base_bytes": 0}
+
+
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
     with pytest.raises(errors.UnsupportedError, match=rf"process {os.getpid()}.*Graph\.attach"):
