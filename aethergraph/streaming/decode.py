@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -165,6 +166,11 @@ def one_line(error: BaseException) -> str:
 
 def no_field(name: str, known: Iterable[str], noun: str = "field") -> str:
     """Return that there is no field of a name, and which there are, those most like it first."""
+    return _no_field(name, tuple(known), noun)
+
+
+@lru_cache(maxsize=64)  # many records lack a field in one way, and to compare names takes long
+def _no_field(name: str, known: tuple[str, ...], noun: str) -> str:
     names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(name, names)
     text = ", ".join([*near, *(field for field in names if field not in near)])
