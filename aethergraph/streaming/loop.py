@@ -294,8 +294,9 @@ class Loop:
             unit = "byte" if getattr(self.source, "counts_bytes", False) else "record"
             warnings.warn(
                 f"{self._place(partition)}: the graph has had this up to {unit} {following} as the "
-                f"stream {stream!r}. As the stream {self._name!r} it is read again, and its edges "
-                f"are in the graph twice: name={stream!r} goes on behind them",
+                f"stream {stream!r}, or what begins as it does. If it is the same, the stream "
+                f"{self._name!r} reads it again, and its edges are in the graph twice: "
+                f"name={stream!r} goes on behind them",
                 stacklevel=2,
             )
 

@@ -570,8 +570,8 @@ def test_a_file_is_not_read_twice_without_a_word(tmp_path: Path) -> None:
     Ingestor(graph, FileSource(path, JSON, name="buys", follow=False)).run()
     graph.close()
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=8)
-    again = rf"the graph has had this up to byte {size} as the stream 'buys'. As the stream 'buys"
-    with pytest.warns(UserWarning, match=again + r".jsonl' it .* name='buys' goes on behind them"):
+    again = rf"the graph has had this up to byte {size} as the stream 'buys', or what begins"
+    with pytest.warns(UserWarning, match=again + r".*'buys\.jsonl' reads .* name='buys' goes on"):
         Ingestor(graph, FileSource(path, JSON, follow=False)).run()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -587,6 +587,22 @@ def test_a_file_is_not_read_twice_without_a_word(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="as the stream 'c'"):
         Ingestor(graph, FileSource(path, JSON, name="d", follow=False)).run()
     graph.close()
+
+
+def test_a_parquet_file_that_begins_as_another_is_not_said_to_be_it(tmp_path: Path) -> None:
+    """They are known by their first bytes, which those of two days may share."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    graph = DynamicGraph(10, 8, order="time", huge_pages=False)
+    may_be = "or what begins as it does. If it is the same, the stream 'day2' reads it again"
+    for day, warned in ((1, nullcontext()), (2, pytest.warns(UserWarning, match=may_be))):
+        (tmp_path / f"day{day}").mkdir()
+        path = tmp_path / f"day{day}" / "e.parquet"
+        ends = [np.arange(1000), np.arange(1000) % 10, np.arange(1000) * day % 10]
+        pq.write_table(pa.table(ends, ["id", "u", "v"]), path, compression=None)
+        schema = Schema.arrow(src="u", dst="v")
+        with warned:
+            Ingestor(graph, FileSource(path, schema, name=f"day{day}", follow=False)).run()
+    assert graph.num_edges == 2000
 
 
 def test_edges_of_several_types_come_from_one_file(tmp_path: Path) -> None:
