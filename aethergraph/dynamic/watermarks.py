@@ -19,6 +19,8 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.other_process import OpenFile
 
 __all__ = [
+    "BESIDE",
+    "MARKS",
     "WATERMARK",
     "SharedWatermark",
     "cap_times",
@@ -29,9 +31,9 @@ __all__ = [
     "unpacked",
 ]
 
-_TIMES = "#time"
+_TIMES, MARKS = "#time", "#mark"
 #: Ends of names under which an ingestor keeps what belongs to a stream, beside its offsets.
-_BESIDE = _TIMES, "#mark"
+BESIDE = _TIMES, MARKS
 #: Partition under which the watermark itself is.
 WATERMARK = -1
 _NONE = -(2**63)
@@ -47,7 +49,7 @@ def streams_of(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, in
     """Return the number of the next record of each partition, by the name of the stream."""
     streams: dict[str, dict[int, int]] = {}
     for (name, partition), number in offsets.items():
-        if not name.endswith(_BESIDE):
+        if not name.endswith(BESIDE):
             streams.setdefault(name, {})[partition] = number
     return streams
 

@@ -18,12 +18,12 @@ from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
-from aethergraph.dynamic.watermarks import cap_times
+from aethergraph.dynamic.watermarks import BESIDE, cap_times
 from aethergraph.errors import ClosedError, InvalidArgumentError, SnapshotExpiredError
 from aethergraph.streaming.arguments import as_ahead, as_bound, as_latest, as_seconds, as_span
 from aethergraph.streaming.changes import Target
 from aethergraph.streaming.event_time import EventTime, TimeBound
-from aethergraph.streaming.loop import KEPT_BESIDE, Loop
+from aethergraph.streaming.loop import Loop
 from aethergraph.streaming.records import IdMap, Source
 from aethergraph.streaming.stats import IngestStats
 
@@ -120,10 +120,10 @@ class Ingestor(Loop):
             raise InvalidArgumentError(
                 f"source must be a Source with a name, got {type(source).__name__}"
             )
-        if name.endswith(KEPT_BESIDE):
+        if name.endswith(BESIDE):
             raise InvalidArgumentError(
                 f"source.name = {shown(name)}: the graph keeps numbers of other streams under "
-                f"names in {' and '.join(KEPT_BESIDE)}: give the source another one (name=)"
+                f"names in {' and '.join(BESIDE)}: give the source another one (name=)"
             )
         super().__init__(graph, source, target, name)
         self._batch = as_count(batch, "batch")

@@ -37,14 +37,12 @@ from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
 from aethergraph.streaming.event_time import EventTime, TimeBound, find_unit
-from aethergraph.streaming.marks import EDGES, MARKS, OtherStreams, edges_of, marks_of
+from aethergraph.streaming.marks import EDGES, OtherStreams, edges_of, marks_of
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
 
-__all__ = ["KEPT_BESIDE", "Loop"]
+__all__ = ["Loop"]
 
-#: Ends of the names under which numbers are kept beside the offsets of a stream.
-KEPT_BESIDE = times_of(""), MARKS
 #: Seconds that a poll waits for while nothing is pending.
 _POLL = 0.1
 #: Seconds between two questions how much there is still to read.

@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aethergraph.dynamic.watermarks import MARKS
 from aethergraph.streaming.records import Source
 from aethergraph.streaming.schema import Schema
 
 if TYPE_CHECKING:
     from aethergraph.streaming.changes import Target
 
-__all__ = ["EDGES", "MARKS", "OtherStreams", "edges_of", "marks_of", "number_of"]
+__all__ = ["EDGES", "OtherStreams", "edges_of", "marks_of", "number_of"]
 
-#: End of the name under which they are kept.
-MARKS = "#mark"
 #: Partition under which the number of the edges is.
 EDGES = -1
 
