@@ -100,7 +100,9 @@ def check_current(fields: Fields, description: Mapping[str, Any]) -> None:
     fields.count("lsn")
     fields.count("closed", default=0)
     fields.need("base")
-    if fields.text("base", None) is not None:
+    base = fields.text("base", None)
+    if base is not None:
+        fields.require("\0" not in base, f"base = {shown(base)} is no name of a file")
         for name in ("nodes", "edge_ids"):
             fields.need(name)
             fields.require(fields.values[name] is not None, f"{name} = None, but there is a base")

@@ -36,7 +36,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.regular import open_descriptor
+from aethergraph._checks.regular import open_descriptor, open_regular
 from aethergraph.dynamic.descriptions import check_current, check_description
 from aethergraph.errors import (
     AetherError,
@@ -151,16 +151,26 @@ def _sizes_of(paths: Iterable[Path]) -> list[os.stat_result]:
 
 def _bytes_before_zeros(path: Path) -> int:
     """Return the bytes of a file but for the zeros at its end, with which logs are filled."""
-    with suppress(FileNotFoundError), open(path, "rb") as file:  # as in _sizes_of
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            begin = max(0, end - _BYTES_AT_ONCE)
-            file.seek(begin)
-            content = file.read(end - begin).rstrip(b"\0")
-            if content:
-                return begin + len(content)
-            end = begin
+    with suppress(FileNotFoundError), open_regular(path) as file:  # as in _sizes_of
+        for first, end in reversed(_written(file.fileno())):
+            while end > first:
+                begin = max(first, end - _BYTES_AT_ONCE)
+                file.seek(begin)
+                content = file.read(end - begin).rstrip(b"\0")
+                if content:
+                    return begin + len(content)
+                end = begin
     return 0
+
+
+def _written(descriptor: int) -> list[tuple[int, int]]:
+    """Return the stretches of a file that are no holes: a file of zeros may be of any size."""
+    stretches: list[tuple[int, int]] = []
+    with suppress(OSError):  # there is nothing more
+        while True:
+            begin = os.lseek(descriptor, stretches[-1][1] if stretches else 0, os.SEEK_DATA)
+            stretches.append((begin, os.lseek(descriptor, begin, os.SEEK_HOLE)))
+    return stretches
 
 
 def _forget_locks() -> None:

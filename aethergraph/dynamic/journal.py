@@ -582,7 +582,7 @@ def _attach(directory: LiveDirectory) -> LiveStore:
     try:
         store = _attach_to(directory, address)
     except ClosedError:  # its memory went with it
-        reason = f"process {address['owner'][0]}, which had it open, has ended"
+        reason = f"process {Owner(*address['owner']).pid}, which had it open, has ended"
         raise directory.no_writer(reason) from None
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, AetherError):

@@ -123,7 +123,10 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         self.window = as_window(window)
         self.layered = layered
         self.sample_direction: SampleDirection = sample_direction
-        self.exclude_edges = copy.deepcopy(exclude_edges)  # what a caller changes is not sampled by
+        try:
+            self.exclude_edges = copy.deepcopy(exclude_edges)  # a caller may change them
+        except RecursionError:
+            raise InvalidArgumentError("exclude_edges is nested too deeply for ids") from None
         if self.layered and subgraph_type == "bidirectional":
             raise InvalidArgumentError("layered goes with directional or induced subgraphs")
 

@@ -145,7 +145,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             "--tcp 1.2.3.4:1 is open to others: give --token-file",
         ),
         (("x.npy", "--log", "log"), 2, "--log is of samples: give --sample PLAN"),
-        (("x.npy", "--max-connections", "0"), 2, "max_connections = 0 lets nobody connect"),
+        (("x.npy", "--max-connections", "0"), 2, "--max-connections = 0 lets nobody connect"),
         (
             ("graph.aeg", "typed.aeg", "--sample", "plan.json", "--log", "log"),
             2,

@@ -17,7 +17,7 @@ from support.ray_clusters import local_cluster
 
 from aethergraph import FeatureTable, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
-from aethergraph.loading import Batch, SubgraphLoader
+from aethergraph.loading import Batch, Order, SubgraphLoader
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
 from aethergraph.ray.dataset import count_tasks
 from aethergraph.ray.rows import RowsOfBlocks, as_row, as_table
@@ -192,14 +192,16 @@ def test_options_reach_the_workers(path: Path) -> None:
     seeds = np.arange(0, COUNT, 3)
     options: dict[str, Any] = {
         "replace": True, "drop_last": True, "node_attrs": ["y"], "edge_attrs": [],
-        "partitions": seeds // 100, "mix": 2,
     }  # fmt: skip
+    parts = seeds // 100
     dataset = create_sampling_dataset(
         path, [5, 3], SIZE, seed=3, input_nodes=seeds, storage="uring", memory_budget="64M",
-        num_threads=0, override_num_blocks=3, num_cpus=1, concurrency=2, **options,
+        num_threads=0, override_num_blocks=3, num_cpus=1, concurrency=2,
+        partitions=parts, mix=2, **options,
     )  # fmt: skip
     rows = list(dataset.iter_rows())
-    assert_all_once(rows, wanted(path, seeds=seeds, **options))
+    order = Order(partitions=parts, mix=2)
+    assert_all_once(rows, wanted(path, seeds=seeds, order=order, **options))
 
 
 @on_a_cluster
