@@ -135,9 +135,11 @@ def _check_class(loader: Any) -> None:
                 f"loader is a {kind.__module__}.{kind.__qualname__}, and only {known} of "
                 "torch_geometric.loader have a faster one here"
             )
+        # Ours take a sampler, too.
+        ours = {"NodeLoader": "NeighborLoader", "LinkLoader": "LinkNeighborLoader"}.get(base, base)
         raise UnsupportedError(
             f"loader is a {kind.__module__}.{kind.__qualname__}, derived from {base}, and may make "
-            "batches in its own way: derive it from the class of aethergraph.pyg"
+            f"batches in its own way: derive it from aethergraph.pyg.{ours}"
         )
     if getattr(loader.collate_fn, "__self__", None) is not loader:
         raise UnsupportedError(
