@@ -19,15 +19,10 @@
 #include <string.h>
 
 #include "../tests/live_damage.h"
+#include "must.h"
 #include "slots/table.h"
 
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
-
-enum { NODES = LIVE_DAMAGE_NODES, BASE_DEGREE = 8, ROWS = 32, ITEMS = 5, STORE = 12, MOST_STORES = 16 };
+enum { NODES = LIVE_DAMAGE_NODES, ROWS = 32, ITEMS = 5, STORE = 12, MOST_STORES = 16 };
 
 static aether_live *graphs[2]; /* the second over the base */
 static aether_table *rows;
@@ -40,39 +35,9 @@ typedef struct store {
 
 /* ---- what there is to read ---- */
 
-static void make_base(void) {
-    static uint64_t indptr[NODES + 1];
-    static uint32_t indices[NODES * BASE_DEGREE];
-    static int64_t times[NODES * BASE_DEGREE];
-    static float weights[NODES * BASE_DEGREE];
-    for (uint32_t i = 0; i < NODES * BASE_DEGREE; i++)
-        indices[i] = i * 5 % NODES;
-    for (uint32_t v = 0; v <= NODES; v++)
-        indptr[v] = v * BASE_DEGREE;
-    const aether_lists lists = {.indptr = indptr,
-                                .indices = indices,
-                                .num_major = NODES,
-                                .num_minor = NODES,
-                                .num_edges = NODES * BASE_DEGREE,
-                                .id_bytes = 4};
-    base = (aether_live_base){.times = times, .weights = weights};
-    aether_topology *topology;
-    MUST(aether_topology_create(&lists, &topology, NULL) == AETHER_OK);
-    base.lists = topology;
-}
-
 /* Make a graph with a hub, whose list is large, and short lists. */
 static aether_live *make_graph(uint64_t base_edges) {
-    const aether_live_relation relation = {.num_src = NODES,
-                                           .num_dst = NODES,
-                                           .max_src = NODES,
-                                           .max_dst = NODES,
-                                           .layouts = AETHER_LIVE_CSC,
-                                           .order = AETHER_ORDER_TIME,
-                                           .columns = AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS,
-                                           .edge_id_bytes = 8,
-                                           .base_edges = base_edges,
-                                           .base_edge_ids = base_edges};
+    const aether_live_relation relation = live_damage_relation(base_edges);
     const aether_live_options options = {.relations = &relation, .num_relations = 1, .arena_bytes = 2 << 20};
     aether_live *g;
     MUST(aether_live_create(&options, &g, NULL) == AETHER_OK);
@@ -87,9 +52,10 @@ static aether_live *make_graph(uint64_t base_edges) {
 static void start(void) {
     const aether_table_info info = {.num_rows = ROWS, .num_dims = 1, .shape = {ITEMS}, .dtype = AETHER_F32};
     MUST(aether_set_num_threads(1, NULL) == AETHER_OK);
-    make_base();
+    base = live_damage_base();
+    MUST(base.lists);
     graphs[0] = make_graph(0);
-    graphs[1] = make_graph(NODES * BASE_DEGREE);
+    graphs[1] = make_graph(NODES * LIVE_DAMAGE_DEGREE);
     MUST(aether_table_create(NULL, &info, &rows, NULL) == AETHER_OK);
     for (int64_t row = 0; row < ROWS; row += 2) {
         const float values[ITEMS] = {(float)row};

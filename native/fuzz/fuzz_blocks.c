@@ -5,14 +5,9 @@
  */
 #include <stdlib.h>
 
+#include "must.h"
 #include "topology/blocks.h"
 #include "topology/topology.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
 
 static void encode_again(const uint64_t *ids, uint32_t count) {
     uint8_t bytes[AE_BLOCK_MAX(8)];

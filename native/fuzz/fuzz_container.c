@@ -16,12 +16,7 @@
 
 #include "format/format.h"
 #include "format/hash.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "must.h"
 
 /* Checksums of the header and, if it lies within the file, of the table. */
 static void seal(uint8_t *data, size_t size) {

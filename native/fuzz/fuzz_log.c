@@ -22,13 +22,8 @@
 #include "log/crc32c.h"
 #include "log/log.h"
 #include "log/segment.h"
+#include "must.h"
 #include "os/write.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
 
 enum { MAX_SIZE = 32 << 10 };
 

@@ -8,12 +8,7 @@
 #include <string.h>
 
 #include "durable/ops.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "must.h"
 
 enum { MAX_SIZE = 1 << 16 };
 

@@ -11,12 +11,7 @@
 #include <string.h>
 
 #include "durable/replay.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "must.h"
 
 enum { MAX_SIZE = 1 << 14, NODES = 8, RELATIONS = 2 };
 

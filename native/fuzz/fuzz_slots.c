@@ -16,13 +16,8 @@
 
 #include "aether.h"
 #include "log/crc32c.h"
+#include "must.h"
 #include "slots/layout.h"
-
-#define MUST(condition)                                                                                      \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
 
 enum { MOST_ROWS = 64, MOST_BYTES = 1 << 16 };
 

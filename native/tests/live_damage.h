@@ -1,6 +1,7 @@
 /*
- * live_damage.h - what a reader does with a live graph whose memory somebody else writes to.
+ * live_damage.h - a live graph whose memory somebody else writes to, and what a reader does with it.
  *
+ *   relation    lists of in-edges with ids, times and weights, over a base or not
  *   stretches   the words that readers go by: control block | roots, and what is behind them | arena
  *   read        a snapshot, and every kind of reading from it; whatever it returns
  */
@@ -11,11 +12,48 @@
 
 #define LIVE_DAMAGE_NODES     64
 #define LIVE_DAMAGE_STRETCHES 3
+#define LIVE_DAMAGE_DEGREE    8 /* of each node in the base */
 
 typedef struct live_stretch {
     uint8_t *at;
     uint64_t size;
 } live_stretch;
+
+/* Return what the relation of a graph is; base_edges: LIVE_DAMAGE_NODES * LIVE_DAMAGE_DEGREE, or 0. */
+static inline aether_live_relation live_damage_relation(uint64_t base_edges) {
+    return (aether_live_relation){.num_src = LIVE_DAMAGE_NODES,
+                                  .num_dst = LIVE_DAMAGE_NODES,
+                                  .max_src = LIVE_DAMAGE_NODES,
+                                  .max_dst = LIVE_DAMAGE_NODES,
+                                  .layouts = AETHER_LIVE_CSC,
+                                  .order = AETHER_ORDER_TIME,
+                                  .columns = AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS,
+                                  .edge_id_bytes = 8,
+                                  .base_edges = base_edges,
+                                  .base_edge_ids = base_edges};
+}
+
+/* Return a base for it, whose lists the caller destroys; without `lists` there is no memory. */
+static inline aether_live_base live_damage_base(void) {
+    enum { EDGES = LIVE_DAMAGE_NODES * LIVE_DAMAGE_DEGREE };
+    static uint64_t indptr[LIVE_DAMAGE_NODES + 1];
+    static uint32_t indices[EDGES];
+    static int64_t times[EDGES];
+    static float weights[EDGES];
+    for (uint32_t i = 0; i < EDGES; i++)
+        indices[i] = i * 5 % LIVE_DAMAGE_NODES;
+    for (uint32_t v = 0; v <= LIVE_DAMAGE_NODES; v++)
+        indptr[v] = v * LIVE_DAMAGE_DEGREE;
+    const aether_lists lists = {.indptr = indptr,
+                                .indices = indices,
+                                .num_major = LIVE_DAMAGE_NODES,
+                                .num_minor = LIVE_DAMAGE_NODES,
+                                .num_edges = EDGES,
+                                .id_bytes = 4};
+    aether_topology *topology = NULL;
+    aether_topology_create(&lists, &topology, NULL);
+    return (aether_live_base){.lists = topology, .times = times, .weights = weights};
+}
 
 /* Return the memory of the first list of a graph of one relation, as its creator has it. */
 static inline void live_stretches(aether_live *g, live_stretch out[LIVE_DAMAGE_STRETCHES]) {

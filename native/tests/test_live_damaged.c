@@ -16,21 +16,13 @@ static int times_of(int few, int many) {
     return test_long() && !TEST_SANITIZED ? many : few;
 }
 
-static const live_spec plain = {
-    .relation = {.num_src = NODES,
-                 .num_dst = NODES,
-                 .max_src = NODES,
-                 .max_dst = NODES,
-                 .layouts = AETHER_LIVE_CSC,
-                 .order = AETHER_ORDER_TIME,
-                 .columns = AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS,
-                 .edge_id_bytes = 8},
-    .arena_bytes = 4 << 20,
-};
+static live_spec plain(uint64_t base_edges) {
+    return (live_spec){.relation = live_damage_relation(base_edges), .arena_bytes = 4 << 20};
+}
 
 /* Return a graph with a hub, whose list is large, and short lists. */
 static aether_live *make(void) {
-    aether_live *g = live_make(plain);
+    aether_live *g = live_make(plain(0));
     aether_error err = {0};
     for (int64_t i = 0; i < 20000; i++)
         CHECK_OK(live_insert(g, i % 4 ? 7 : i % NODES, i % NODES, &err), err);
@@ -229,27 +221,9 @@ TEST(any_word_may_be_damaged) {
 
 TEST(any_word_over_a_base_may_be_damaged) {
     aether_error err = {0};
-    uint64_t indptr[NODES + 1], sizes = 0;
-    static uint32_t minor[NODES * 8];
-    static int64_t times[NODES * 8];
-    static float weights[NODES * 8];
-    for (uint32_t v = 0; v < NODES; v++)
-        for (indptr[v] = sizes; sizes < (v + 1) * 8; sizes++)
-            minor[sizes] = (uint32_t)(sizes * 5 % NODES);
-    indptr[NODES] = sizes;
-    const aether_lists lists = {.indptr = indptr,
-                                .indices = minor,
-                                .num_major = NODES,
-                                .num_minor = NODES,
-                                .num_edges = sizes,
-                                .id_bytes = 4};
-    aether_live_base base = {.times = times, .weights = weights};
-    aether_topology *below = NULL;
-    REQUIRE_OK(aether_topology_create(&lists, &below, &err), err);
-    base.lists = below;
-    live_spec spec = plain;
-    spec.relation.base_edges = spec.relation.base_edge_ids = sizes;
-    aether_live *g = live_make(spec);
+    const aether_live_base base = live_damage_base();
+    REQUIRE(base.lists);
+    aether_live *g = live_make(plain(NODES * LIVE_DAMAGE_DEGREE));
     CHECK_OK(aether_live_set_base(g, 0, AETHER_LIVE_CSC, &base, &err), err);
     for (int64_t i = 0; i < 400; i++)
         CHECK_OK(live_insert(g, i % 20, i % NODES, &err), err);
@@ -268,7 +242,7 @@ TEST(any_word_over_a_base_may_be_damaged) {
     aether_live_close(reader);
     damage(g, &base, 11, times_of(300, 5000));
     aether_live_close(g);
-    aether_topology_destroy(below);
+    aether_topology_destroy((aether_topology *)base.lists);
 }
 
 /* ---- tables of live rows ---- */
