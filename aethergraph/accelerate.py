@@ -32,7 +32,12 @@ import torch_geometric.loader as pyg_loader
 
 from aethergraph import pyg
 from aethergraph.errors import AetherError
-from aethergraph.pyg._accelerate import check_fanouts, check_layout, check_seeds
+from aethergraph.pyg._accelerate import (
+    check_fanouts,
+    check_layout,
+    check_seeds,
+    why_derived_stays,
+)
 from aethergraph.pyg._loading import LoaderMixin
 
 __all__ = ["main"]
@@ -117,11 +122,7 @@ class Replacements:
             elif not (
                 cls.__module__.startswith("torch_geometric.") or issubclass(cls, LoaderMixin)
             ):
-                outcome = f"stays as it is: derived from {kind.__name__}, it may make batches in "
-                outcome += "its own way"
-                if kind in _FASTER:
-                    outcome += f"; derive it from aethergraph.pyg.{kind.__name__}"
-                self._report(cls, outcome)
+                self._report(cls, f"stays as it is: {why_derived_stays(kind)}")
             return object.__new__(cls) if loader is None else loader
 
         return make

@@ -29,15 +29,16 @@ import shutil
 import stat
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.regular import open_descriptor, open_regular
+from aethergraph._checks.regular import open_descriptor
 from aethergraph.dynamic.descriptions import check_current, check_description
+from aethergraph.dynamic.file_sizes import bytes_before_zeros, sizes_of
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -74,7 +75,6 @@ _TEMPORARY = re.compile(rf"\.(?:{_FILE}|{_PLACES.pattern})\.[0-9a-f]{{16}}\.aeth
 _WORK_FOLDER = re.compile(r"gen-\d{6,}\..+\.ids\.building")
 #: Bytes of a description in JSON; anything larger is not one of ours.
 _MOST_BYTES = 64 << 20
-_BYTES_AT_ONCE = 1 << 20
 
 
 def commits(first: int, last: int) -> str:
@@ -138,39 +138,6 @@ def _version_of(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-def _sizes_of(paths: Iterable[Path]) -> list[os.stat_result]:
-    """Return the status of each file that is still there: a merge may give it up meanwhile."""
-    sizes = []
-    for path in paths:
-        with suppress(FileNotFoundError):
-            sizes.append(path.stat())
-    return sizes
-
-
-def _bytes_before_zeros(path: Path) -> int:
-    """Return the bytes of a file but for the zeros at its end, with which logs are filled."""
-    with suppress(FileNotFoundError), open_regular(path) as file:  # as in _sizes_of
-        for first, end in reversed(_written(file.fileno())):
-            while end > first:
-                begin = max(first, end - _BYTES_AT_ONCE)
-                file.seek(begin)
-                content = file.read(end - begin).rstrip(b"\0")
-                if content:
-                    return begin + len(content)
-                end = begin
-    return 0
-
-
-def _written(descriptor: int) -> list[tuple[int, int]]:
-    """Return the stretches of a file that are no holes: a file of zeros may be of any size."""
-    stretches: list[tuple[int, int]] = []
-    with suppress(OSError):  # there is nothing more
-        while True:
-            begin = os.lseek(descriptor, stretches[-1][1] if stretches else 0, os.SEEK_DATA)
-            stretches.append((begin, os.lseek(descriptor, begin, os.SEEK_HOLE)))
-    return stretches
 
 
 def _forget_locks() -> None:
@@ -346,17 +313,17 @@ class LiveDirectory:
         description, current = self.description(), self.current()
         base = current["base"]
         logs = [path for path in self.path.glob("wal-*.log") if _SEGMENT.fullmatch(path.name)]
-        sizes, bases = _sizes_of(logs), [] if base is None else [self.path / base]
+        sizes, bases = sizes_of(logs), [] if base is None else [self.path / base]
         return {
             "path": str(self.path),
             "num_nodes": current.get("nodes", description["num_nodes"]),
             "edge_types": [{"name": name, **form} for name, form in description["edge_types"]],
             "base": base,
             "base_lsn": current["lsn"],
-            "base_bytes": sum(size.st_size for size in _sizes_of(bases)),
+            "base_bytes": sum(size.st_size for size in sizes_of(bases)),
             "log_files": len(sizes),
             "log_bytes": sum(size.st_blocks * 512 for size in sizes),
-            "commit_bytes": sum(map(_bytes_before_zeros, logs)),
+            "commit_bytes": sum(map(bytes_before_zeros, logs)),
             "writer": self.writer(),
         }
 

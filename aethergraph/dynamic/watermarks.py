@@ -20,20 +20,20 @@ from aethergraph.storage.other_process import OpenFile
 
 __all__ = [
     "BESIDE",
-    "MARKS",
     "WATERMARK",
     "SharedWatermark",
     "cap_times",
     "is_kept",
+    "marks_of",
     "packed",
     "streams_of",
     "times_of",
     "unpacked",
 ]
 
-_TIMES, MARKS = "#time", "#mark"
+_TIMES, _MARKS = "#time", "#mark"
 #: Ends of names under which an ingestor keeps what belongs to a stream, beside its offsets.
-BESIDE = _TIMES, MARKS
+BESIDE = _TIMES, _MARKS
 #: Partition under which the watermark itself is.
 WATERMARK = -1
 _NONE = -(2**63)
@@ -43,6 +43,11 @@ _LAST = 2**63 - 1
 def times_of(source: str) -> str:
     """Return the name under which the times of a stream are, beside its offsets."""
     return source + _TIMES
+
+
+def marks_of(source: str) -> str:
+    """Return the name under which the graph keeps what the partitions of a source are known by."""
+    return source + _MARKS
 
 
 def streams_of(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:

@@ -24,7 +24,14 @@ from aethergraph._checks.options import shown
 from aethergraph._checks.times import datetime_of
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.rows import HeldVersionsError
-from aethergraph.dynamic.watermarks import WATERMARK, is_kept, packed, times_of, unpacked
+from aethergraph.dynamic.watermarks import (
+    WATERMARK,
+    is_kept,
+    marks_of,
+    packed,
+    times_of,
+    unpacked,
+)
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -37,7 +44,7 @@ from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
 from aethergraph.streaming.event_time import EventTime, TimeBound, find_unit
-from aethergraph.streaming.marks import EDGES, OtherStreams, edges_of, marks_of
+from aethergraph.streaming.marks import EDGES, OtherStreams, edges_of
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
 

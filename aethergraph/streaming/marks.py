@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from aethergraph.dynamic.watermarks import MARKS
+from aethergraph.dynamic.watermarks import marks_of
 from aethergraph.streaming.records import Source
 from aethergraph.streaming.schema import Schema
 
 if TYPE_CHECKING:
     from aethergraph.streaming.changes import Target
 
-__all__ = ["EDGES", "OtherStreams", "edges_of", "marks_of", "number_of"]
+__all__ = ["EDGES", "OtherStreams", "edges_of", "number_of"]
 
 #: Partition under which the number of the edges is.
 EDGES = -1
@@ -22,11 +22,6 @@ EDGES = -1
 def number_of(content: bytes) -> int:
     """Return a number of 63 bits that stands for some bytes."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
-
-
-def marks_of(name: str) -> str:
-    """Return the name under which the graph keeps what the partitions of a source are known by."""
-    return name + MARKS
 
 
 def edges_of(source: Source, target: Target) -> int | None:

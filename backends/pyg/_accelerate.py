@@ -28,7 +28,7 @@ from aethergraph.pyg.hgt import HGTLoader
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 
-__all__ = ["accelerate", "check_fanouts", "check_layout", "check_seeds"]
+__all__ = ["accelerate", "check_fanouts", "check_layout", "check_seeds", "why_derived_stays"]
 
 _LINK_LOADERS = (pyg_loader.LinkLoader, pyg_loader.LinkNeighborLoader)
 _LOADERS = (
@@ -128,24 +128,29 @@ def _check_class(loader: Any) -> None:
     """Raise unless the loader is of a class of PyG's that one of ours replaces."""
     kind = type(loader)
     if kind not in _LOADERS:
-        base = next((of.__name__ for of in kind.__mro__ if of in _LOADERS), None)
+        base = next((of for of in kind.__mro__ if of in _LOADERS), None)
         if base is None:
             known = ", ".join(of.__name__ for of in _LOADERS)
             raise UnsupportedError(
                 f"loader is a {kind.__module__}.{kind.__qualname__}, and only {known} of "
                 "torch_geometric.loader have a faster one here"
             )
-        # Ours take a sampler, too.
-        ours = {"NodeLoader": "NeighborLoader", "LinkLoader": "LinkNeighborLoader"}.get(base, base)
         raise UnsupportedError(
-            f"loader is a {kind.__module__}.{kind.__qualname__}, derived from {base}, and may make "
-            f"batches in its own way: derive it from aethergraph.pyg.{ours}"
+            f"loader is a {kind.__module__}.{kind.__qualname__}: {why_derived_stays(base)}"
         )
     if getattr(loader.collate_fn, "__self__", None) is not loader:
         raise UnsupportedError(
             f"loader has a collate_fn of its own, {loader.collate_fn!r}: pass what it does as "
             "transform= of the loader"
         )
+
+
+def why_derived_stays(base: type) -> str:
+    """Return why a class derived from one of PyG's loaders is not replaced, and what would help."""
+    text = f"derived from {base.__name__}, it may make batches in its own way"
+    if base in (pyg_loader.NodeLoader, pyg_loader.LinkLoader):  # ours have other arguments
+        return text
+    return f"{text}; derive it from aethergraph.pyg.{base.__name__}"
 
 
 def check_layout(data: Any) -> None:

@@ -342,7 +342,7 @@ def test_graphs_of_several_types_are_made_before(
 
 
 def test_errors_and_notes_name_options(tmp_path: Path) -> None:
-    """What the library says of its arguments is said of the options that stand for them."""
+    """Messages of the library about its arguments name the options in their place."""
     file, schema = tmp_path / "e.jsonl", tmp_path / "s.toml"
     file.write_text('{"u": 1, "v": 2, "t": 3}\n{"u": 1}\n')
     text = 'format = "json"\nsrc = "u"\ndst = "v"\n'
@@ -367,7 +367,7 @@ def test_errors_and_notes_name_options(tmp_path: Path) -> None:
 
 
 def test_paths_and_values_of_records_are_no_options(tmp_path: Path) -> None:
-    """What looks like an argument in a path or in a record is left as it is."""
+    """Paths and records keep the words in them that look like arguments."""
     folder, schema = tmp_path / "name=a b" / "order=7", tmp_path / "s.toml"
     folder.mkdir(parents=True)
     (folder / "e.jsonl").write_text('{"u": "name=bob", "v": 2}\n')
