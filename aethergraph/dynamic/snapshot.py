@@ -141,7 +141,6 @@ def take_commit(
         store = native_snapshot.store
     if native_snapshot.watermark is None:
         native_snapshot.watermark = (now,)
-    store.warn_of_end(native_snapshot.commit)
     return native_snapshot.store, native_snapshot, native_snapshot.watermark[0]
 
 

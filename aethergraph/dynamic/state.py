@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["LiveState"]
 
 _MOST_NODES = 2**32 - 1
-#: Commit from which on a graph warns that their numbers, of 32 bits, will end.
-WARN_AT = 2**31
 
 Own = TypeVar("Own", bound="LiveState")
 
@@ -244,7 +241,6 @@ class LiveState:
         self.is_writer = is_writer
         #: Name of what is in memory, in all processes that read it; the next graph has another.
         self.memory_name = memory_name or uuid4().hex
-        self._has_warned = False
         #: Version of LIVE that a reader has read; None: none.
         self.publication: tuple[int, int] | None = None
         #: Process that writes it, or has; None: that is not known.
@@ -386,19 +382,6 @@ class LiveState:
         }
         live.follow = _follower(self)
         return self
-
-    def warn_of_end(self, commit: int) -> None:
-        """Warn, once, where the numbers of commits are half used up."""
-        if commit < WARN_AT or self._has_warned:
-            return
-        self._has_warned = True
-        warnings.warn(
-            f"the live graph has had {commit:,} commits since it was opened, of 2^32 that there "
-            "can be: close it and open it again before they end, which numbers them anew (merge() "
-            "does not), and put more changes into a commit",
-            RuntimeWarning,
-            stacklevel=4,
-        )
 
     def succeed(self, live: native.NativeLive) -> None:
         """Take the place of the store of a former writer, whose readers go on in ``live``."""

@@ -129,7 +129,6 @@ class LiveStore(LiveState):
                 yield self._open
             return
         last = self.live.last_commit
-        self.warn_of_end(last)
         opened = self._open = Transaction(last)
         try:
             with stage("transaction"), self._undoing(opened):
@@ -328,7 +327,6 @@ class LiveStore(LiveState):
         with self.writing():
             if not rows and self._open is None:  # one native call is a commit of its own
                 self.live.drop_former(_LOOK_SECONDS)
-                self.warn_of_end(self.live.last_commit)
                 with stage("commit"):
                     return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():

@@ -1073,16 +1073,17 @@ int aether_live_reclaim(aether_live *g, aether_error *err);
 int aether_live_reap(aether_live *g, aether_error *err);
 
 /* One commit of a live graph, all relations of it, which stays as it is. It keeps old versions from
- * being reused until it is released, and must not outlive its aether_live. Every use of one that has
- * expired fails with AETHER_E_EXPIRED. */
+ * being reused until it is released, and must not outlive its aether_live. It expires by age
+ * (max_snapshot_age), or when 2^28 commits have come behind it; every use of it then fails with
+ * AETHER_E_EXPIRED. */
 typedef struct aether_snapshot aether_snapshot;
 
 /* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken; names the
  * processes that have them. AETHER_E_EXPIRED: a thousand commits in a row were replaced by 63 others of one
  * relation before they could be read, which damaged memory makes likelier than a fast writer. */
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
-/* Go on to the last commit, without allocating anything; an expired snapshot is good again, and one that
- * rests. Its topologies then show that commit, so nobody may be using them, and samplers of them are
+/* Go on to the last commit, without allocating anything, in a time that depends on how many relations have
+ * changed since, not on how many there are; an expired snapshot is good again, and one that rests. Its topologies then show that commit, so nobody may be using them, and samplers of them are
  * retargeted, unless only edges have changed. AETHER_E_UNSUPPORTED: another process took it (this one is its
  * child). AETHER_E_LIMIT: it rested, and all 256 are taken. AETHER_E_EXPIRED: as aether_snapshot_take(). */
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err);
@@ -1118,8 +1119,8 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
 /* Find the nodes whose list in one layout may differ between commit `since` and the snapshot's: those that
  * were changed by commits after `since`, ascending. *count is their number, of which at most `capacity` are
  * written to `nodes`. AETHER_E_RANGE: `since` is after the snapshot. AETHER_E_UNSUPPORTED: the layout is not
- * stored, or `since` is before the commit that the graph began with; 0 stands for that. `task` counts nodes.
- */
+ * stored, or `since` is before the commit that the graph began with, for which 0 stands, or 2^28 commits and
+ * more before the snapshot. `task` counts nodes. */
 int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_t layout, uint64_t since,
                             int64_t *nodes, uint64_t capacity, uint64_t *count, aether_task *task,
                             aether_error *err);

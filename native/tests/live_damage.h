@@ -58,7 +58,7 @@ static inline aether_live_base live_damage_base(void) {
 /* Return the memory of the first list of a graph of one relation, as its creator has it. */
 static inline void live_stretches(aether_live *g, live_stretch out[LIVE_DAMAGE_STRETCHES]) {
     const ae_lists *lists = &g->graph.lists[0];
-    out[0] = (live_stretch){g->graph.control.memory.data, 4096 + 4224};
+    out[0] = (live_stretch){g->graph.control.memory.data, 4096 + 32768 + 4224};
     out[1] = (live_stretch){lists->table.memory.data, lists->table.memory.size};
     out[2] = (live_stretch){lists->arena.memory.data, ae_arena_taken(&lists->arena)};
 }

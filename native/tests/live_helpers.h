@@ -10,14 +10,15 @@
 
 typedef struct live_spec {
     aether_live_relation relation;
-    uint64_t arena_bytes, max_snapshot_age;
+    uint64_t arena_bytes, max_snapshot_age, first_commit;
 } live_spec;
 
 static inline int live_create(const live_spec *s, aether_live **out, aether_error *err) {
     const aether_live_options o = {.relations = &s->relation,
                                    .num_relations = 1,
                                    .arena_bytes = s->arena_bytes,
-                                   .max_snapshot_age = s->max_snapshot_age};
+                                   .max_snapshot_age = s->max_snapshot_age,
+                                   .first_commit = s->first_commit};
     return aether_live_create(&o, out, err);
 }
 

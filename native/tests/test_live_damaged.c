@@ -69,8 +69,8 @@ static void *flip_layouts(void *control) {
     uint8_t *block = control;
     for (uint32_t value = 1; !atomic_load(&stop); value ^= 2)
         for (uint64_t r = 0; r < MANY; r++)
-            __atomic_store_n(&((aether_live_relation *)(void *)(block + 4096 + r * 4224))->layouts, value,
-                             __ATOMIC_RELAXED);
+            __atomic_store_n(&((aether_live_relation *)(void *)(block + 4096 + 32768 + r * 4224))->layouts,
+                             value, __ATOMIC_RELAXED);
     return NULL;
 }
 
@@ -112,7 +112,7 @@ TEST(a_wrong_word_for_what_is_taken_leads_nowhere) {
     CHECK_EQ(read_node(reader, &degree, &err), AETHER_E_RANGE);
     atomic_store(&root->head, UINT64_C(0xfffffff0) << 32 | 4); /* a large one */
     CHECK_EQ(read_node(reader, &degree, &err), AETHER_E_RANGE);
-    atomic_store(&root->past, UINT64_C(0x7ffffff0) << 32 | UINT32_MAX); /* a history */
+    atomic_store(&root->past, ae_past(ae_stamp_of(AE_STAMP_REACH), 0x7ffffff0)); /* a history */
     CHECK_OK(read_node(reader, &degree, &err), err);
     CHECK_EQ(degree, 0);
     aether_live_close(reader);

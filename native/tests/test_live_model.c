@@ -211,7 +211,8 @@ static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, u
                                 .order = order,
                                 .columns = columns,
                                 .edge_id_bytes = edge_id_bytes},
-                   .arena_bytes = UINT64_C(256) << 20};
+                   .arena_bytes = UINT64_C(256) << 20,
+                   .first_commit = (UINT64_C(1) << 32) - (uint64_t)num_steps / 4}; /* stamps come round */
     static run r;
     static model_base base;
     aether_error err = {0};

@@ -557,6 +557,7 @@ TEST(a_snapshot_whose_numbers_are_always_gone_is_given_up) {
     alarm(60); /* ends a reader that tries for ever */
     for (uint64_t i = 1; i <= 64; i++)
         ae_control_put_counts(&g->graph.control, 2, last + i, &counts);
+    ae_control_put_lsn(&g->graph.control, last, 0);
     CHECK_CODE(aether_snapshot_renew(s, &err), AETHER_E_EXPIRED);
     CHECK_EQ(err.value, (int64_t)last);
     CHECK_CODE(aether_snapshot_take(g, &none, &err), AETHER_E_EXPIRED);
@@ -584,9 +585,8 @@ static void *insert_on(void *arg) {
     return NULL;
 }
 
-TEST(readers_of_many_relations_win_over_a_fast_writer) {
-    aether_live_relation *all = calloc(CROWD, sizeof *all);
-    REQUIRE(all);
+static aether_live *make_crowd(void) {
+    static aether_live_relation all[CROWD];
     for (uint32_t i = 0; i < CROWD; i++)
         all[i] = (aether_live_relation){.num_src = NODES,
                                         .num_dst = NODES,
@@ -594,20 +594,62 @@ TEST(readers_of_many_relations_win_over_a_fast_writer) {
                                         .max_dst = NODES,
                                         .layouts = AETHER_LIVE_CSC,
                                         .order = AETHER_ORDER_ID};
-    race r = {.g = make(all, CROWD, 1 << 20, 0)};
-    aether_snapshot *s = live_pin(r.g);
+    return make(all, CROWD, 64 << 20, 0);
+}
+
+TEST(readers_of_many_relations_win_over_a_fast_writer) {
+    race r = {.g = make_crowd()};
+    aether_snapshot *s = live_pin(r.g), *taken;
     aether_error err = {0};
     pthread_t writer;
     CHECK_EQ(pthread_create(&writer, NULL, insert_on, &r), 0);
     alarm(120);
-    for (int i = 0; i < 200; i++)
-        CHECK_OK(aether_snapshot_renew(s, &err), err);
+    for (int i = 0; i < 200; i++) {
+        CHECK_OK(aether_snapshot_renew(s, &err), err);                          /* reads what has changed */
+        if (i % 4 == 0 && aether_snapshot_take(r.g, &taken, &err) == AETHER_OK) /* reads all relations */
+            aether_snapshot_release(taken);
+    }
     alarm(0);
+    CHECK(!err.message[0]);
     atomic_store(&r.done, true);
     pthread_join(writer, NULL);
     aether_snapshot_release(s);
     aether_live_close(r.g);
-    free(all);
+}
+
+/* Whatever has changed since, in a few relations or in more than there are, a renewed snapshot shows it. */
+TEST(a_renewed_snapshot_shows_each_change) {
+    aether_live *g = make_crowd();
+    aether_snapshot *s = live_pin(g);
+    aether_error err = {0};
+    aether_live_commit_info info;
+    static uint64_t num_edges[CROWD];
+    uint64_t state = 11, deleted;
+    for (int round = 0; round < 300; round++) {
+        const uint64_t commits = test_random(&state) % (round % 50 == 0 ? 3 * CROWD : 30);
+        for (uint64_t i = 0; i < commits; i++) {
+            const uint32_t r = (uint32_t)(test_random(&state) % (round % 2 ? 7 : CROWD));
+            const int64_t src = (int64_t)(test_random(&state) % NODES), dst = (int64_t)(i % NODES);
+            int64_t id;
+            aether_live_relation_stats stats;
+            if (test_random(&state) % 4)
+                CHECK_OK(aether_live_insert_one(g, r, src, dst, 0, 0, &id, NULL, &err), err);
+            else
+                CHECK_OK(aether_live_delete(g, r, &src, &dst, NULL, 1, &deleted, &err), err);
+            CHECK_OK(aether_live_count_relation(g, r, &stats, &err), err);
+            num_edges[r] = stats.num_edges;
+        }
+        if (round % 5 == 0)
+            aether_snapshot_rest(s);
+        CHECK_OK(aether_snapshot_renew(s, &err), err);
+        for (uint32_t r = 0; r < CROWD; r++) {
+            CHECK_OK(aether_snapshot_describe(s, r, &info, &err), err);
+            CHECK_EQ(info.num_edges, num_edges[r]);
+            CHECK_EQ(aether_snapshot_topology(s, r, AETHER_LIVE_CSC)->num_edges, num_edges[r]);
+        }
+    }
+    aether_snapshot_release(s);
+    aether_live_close(g);
 }
 
 TEST_MAIN()

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -274,10 +273,10 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     timer.join()
 
 
-# ---- the end of commit numbers -------------------------------------------------------------------
+# ---- commit numbers ------------------------------------------------------------------------------
 
 
-def test_commit_numbers_warn_once_and_end_with_the_way_out(
+def test_commit_numbers_go_on_behind_32_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = state.LiveState.make_lists
@@ -288,21 +287,18 @@ def test_commit_numbers_warn_once_and_end_with_the_way_out(
     with monkeypatch.context() as patch:
         patch.setattr(state.LiveState, "make_lists", make_late)
         graph = DynamicGraph.open(tmp_path / "g", NODES, 8, huge_pages=False)
-    with pytest.warns(RuntimeWarning, match="close it and open it again"):
-        graph.insert_edges([0], [1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        graph.insert_edges([1], [2])
-        graph.snapshot()
-    with pytest.raises(errors.LimitError, match="goes on after close and open"):
-        for node in range(2, NODES - 1):
+    graph.insert_edges([0], [1])
+    with graph.snapshot() as before:
+        for node in range(1, NODES - 1):
             graph.insert_edges([node], [node + 1])
-    count = graph.num_edges
+        assert before.num_edges == 1 and before.commit < 2**32
+    with graph.snapshot() as after:
+        assert after.num_edges == NODES - 1 and after.commit == graph.commit > 2**32
+        assert after.changed(since=2**32 + 1).tolist() == list(range(6, NODES))
+        assert sorted(after.edge_index()[1].tolist()) == list(range(1, NODES))
+    graph.merge()
+    graph.insert_edges([18], [0])
+    assert graph.commit > 2**32
     graph.close()
-    again = DynamicGraph.open(tmp_path / "g")
-    assert again.num_edges == count
-    again.insert_edges([18], [0])
-    assert again.num_edges == count + 1 and again.commit < 20
-    again.close()
     with History(tmp_path / "g") as history:
-        assert history.last().num_edges == count + 1
+        assert history.last().num_edges == NODES

@@ -221,7 +221,7 @@ void ae_replay_begin(ae_replay *r, aether_live *g, uint64_t from, aether_note_fn
                      aether_task *task) {
     *r = (ae_replay){.g = g, .note = note, .user = user, .task = task, .from = from, .lsn = from - 1};
     g->transaction.lsn = from - 1;
-    ae_control_put_lsn(&g->graph.control, g->transaction.epoch - 1, from - 1);
+    ae_control_put_lsn(&g->graph.control, aether_live_last_commit(g), from - 1);
     ae_task_begin(task, 0);
 }
 

@@ -8,12 +8,14 @@
 #include "os/membarrier.h"
 #include "os/process.h"
 
-#define MAGIC       UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
-#define VERSION     6
-#define PAGE        4096u
-#define SLOTS       64u /* changes of a relation whose numbers are kept */
-#define SLOT_WORDS  8u
-#define COUNT_WORDS (sizeof(ae_counts) / sizeof(uint64_t))
+#define MAGIC         UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
+#define VERSION       7
+#define PAGE          4096u
+#define SLOTS         64u /* changes of a relation whose numbers are kept */
+#define SLOT_WORDS    8u
+#define RECENT        4096u /* changes whose relations are kept */
+#define RELATION_BITS 12    /* of a word there: the change, the relation */
+#define COUNT_WORDS   (sizeof(ae_counts) / sizeof(uint64_t))
 
 typedef struct header {
     uint64_t magic;
@@ -24,7 +26,7 @@ typedef struct header {
     uint64_t line[1]; /* what hardly ever changes is in a line of its own */
     ae_word committed;
     uint64_t rest[7];
-    ae_word lsns[SLOTS][2]; /* of the commits by number modulo SLOTS: number, and number in the log */
+    ae_word commits[SLOTS][4]; /* by number modulo SLOTS: number, what belongs to it */
 } header;
 
 typedef struct relation_block {
@@ -32,12 +34,13 @@ typedef struct relation_block {
     ae_word changes;
     ae_word touched, used, retired;
     uint64_t line[4];
-    ae_word slots[SLOTS][SLOT_WORDS]; /* epoch, counts */
+    ae_word slots[SLOTS][SLOT_WORDS]; /* commit, counts */
 } relation_block;
 
 _Static_assert(sizeof(aether_live_relation) == 64 && sizeof(relation_block) == 128 + SLOTS * 64,
                "blocks are whole lines");
 _Static_assert(sizeof(header) <= PAGE, "the relations follow on the next page");
+_Static_assert(AE_CONTROL_RELATIONS <= 1u << RELATION_BITS, "a relation is less than a change");
 _Static_assert(COUNT_WORDS < SLOT_WORDS, "the numbers of a commit are one line");
 
 static header *header_of(const ae_control *c) {
@@ -45,11 +48,16 @@ static header *header_of(const ae_control *c) {
 }
 
 static relation_block *block_of(const ae_control *c, uint32_t r) {
-    return (relation_block *)(void *)(c->memory.data + PAGE) + r;
+    return (relation_block *)(void *)(c->memory.data + PAGE + RECENT * sizeof(ae_word)) + r;
+}
+
+static ae_word *recent_of(const ae_control *c, uint64_t change) {
+    return (ae_word *)(void *)(c->memory.data + PAGE) + change % RECENT;
 }
 
 static uint64_t size_for(uint32_t num_relations) {
-    return PAGE + (num_relations * sizeof(relation_block) + PAGE - 1) / PAGE * PAGE;
+    return PAGE + RECENT * sizeof(ae_word) +
+           (num_relations * sizeof(relation_block) + PAGE - 1) / PAGE * PAGE;
 }
 
 /* ---- what a relation can be ---- */
@@ -213,19 +221,21 @@ bool ae_control_is_retired(const ae_control *c) {
 /* Release: whoever reads one of these words sees that `changes` is the number before, and so that
  * the slot of SLOTS changes ago is being replaced. Word by word, as they were changed: a wider load
  * would wait until all stores before have left the core. */
-void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_counts *counts) {
+void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t commit, const ae_counts *counts) {
     relation_block *b = block_of(c, r);
     const uint64_t change = atomic_load_explicit(&b->changes, memory_order_relaxed) + 1;
     const uint64_t *words = (const uint64_t *)counts;
     ae_word *slot = b->slots[change % SLOTS];
-    atomic_store_explicit(&slot[0], epoch, memory_order_release);
+    atomic_store_explicit(&slot[0], commit, memory_order_release);
     for (uint32_t i = 0; i < COUNT_WORDS; i++)
         atomic_store_explicit(&slot[1 + i], words[i], memory_order_release);
     atomic_store_explicit(&b->changes, change, memory_order_release);
+    atomic_store_explicit(recent_of(c, c->changes), c->changes << RELATION_BITS | r, memory_order_release);
+    c->changes++;
 }
 
-void ae_control_commit(ae_control *c, uint64_t epoch) {
-    atomic_store_explicit(c->committed, epoch, memory_order_release);
+void ae_control_commit(ae_control *c, uint64_t commit) {
+    atomic_store_explicit(c->committed, commit, memory_order_release);
 }
 
 /* Return whether there is room for so many nodes: lists of more would be read behind the table. */
@@ -237,12 +247,12 @@ static bool fits(const ae_control *c, uint32_t r, const ae_counts *counts) {
 
 /* A slot that is replaced meanwhile shows a later commit, so it is passed over; the look at `changes`
  * then tells that the one which was wanted may have been it. */
-bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out) {
+bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t commit, ae_counts *out) {
     relation_block *b = block_of(c, r);
     uint64_t change = atomic_load_explicit(&b->changes, memory_order_acquire);
     for (uint32_t i = 0; i + 1 < SLOTS && change > 0; i++, change--) {
         ae_word *slot = b->slots[change % SLOTS];
-        if (atomic_load_explicit(&slot[0], memory_order_acquire) > epoch)
+        if (atomic_load_explicit(&slot[0], memory_order_acquire) > commit)
             continue;
         uint64_t *words = (uint64_t *)out;
         for (uint32_t k = 0; k < COUNT_WORDS; k++)
@@ -253,22 +263,30 @@ bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_count
     return false;
 }
 
-/* A reader that sees the new number in the log sees that the slot has no commit, or another one. */
-void ae_control_put_lsn(ae_control *c, uint64_t epoch, uint64_t lsn) {
-    ae_word *slot = header_of(c)->lsns[epoch % SLOTS];
-    /* Readers wait for the last commit's number: a writer that is killed here must not leave it away. */
-    if (atomic_load_explicit(&slot[0], memory_order_relaxed) != epoch)
-        atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
-    atomic_store_explicit(&slot[1], lsn, memory_order_release);
-    atomic_store_explicit(&slot[0], epoch, memory_order_release);
+uint32_t ae_control_changed(const ae_control *c, uint64_t change) {
+    const uint64_t word = atomic_load_explicit(recent_of(c, change), memory_order_acquire);
+    const uint32_t r = word & ((1u << RELATION_BITS) - 1);
+    return word >> RELATION_BITS == change && r < c->num_relations ? r : UINT32_MAX;
 }
 
-bool ae_control_lsn(const ae_control *c, uint64_t epoch, uint64_t *lsn) {
-    ae_word *slot = header_of(c)->lsns[epoch % SLOTS];
-    if (atomic_load_explicit(&slot[0], memory_order_acquire) != epoch)
+/* A reader that sees the new numbers sees that the slot has no commit, or another one. */
+void ae_control_put_lsn(ae_control *c, uint64_t commit, uint64_t lsn) {
+    ae_word *slot = header_of(c)->commits[commit % SLOTS];
+    /* Readers wait for the last commit's number: a writer that is killed here must not leave it away. */
+    if (atomic_load_explicit(&slot[0], memory_order_relaxed) != commit)
+        atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
+    atomic_store_explicit(&slot[1], lsn, memory_order_release);
+    atomic_store_explicit(&slot[2], c->changes, memory_order_release);
+    atomic_store_explicit(&slot[0], commit, memory_order_release);
+}
+
+bool ae_control_at(const ae_control *c, uint64_t commit, ae_commit *out) {
+    ae_word *slot = header_of(c)->commits[commit % SLOTS];
+    if (atomic_load_explicit(&slot[0], memory_order_acquire) != commit)
         return false;
-    *lsn = atomic_load_explicit(&slot[1], memory_order_acquire);
-    return atomic_load_explicit(&slot[0], memory_order_relaxed) == epoch;
+    out->lsn = atomic_load_explicit(&slot[1], memory_order_acquire);
+    out->changes = atomic_load_explicit(&slot[2], memory_order_acquire);
+    return atomic_load_explicit(&slot[0], memory_order_relaxed) == commit;
 }
 
 void ae_control_put_usage(ae_control *c, uint32_t r, const ae_usage *usage) {

@@ -57,7 +57,7 @@ static int adopt(ae_edit *e, uint32_t node, aether_error *err) {
         return AETHER_E_NO_MEMORY;
     }
     ae_directory *d = ae_arena_at(w->arena, ref);
-    *d = (ae_directory){.epoch = w->epoch, .count = 1, .room = room};
+    *d = (ae_directory){.commit = w->commit, .count = 1, .room = room};
     ae_directory_before(d)[0] = 0;
     ae_directory_leaves(d)[0] = extent;
     ae_directory_keys(d)[0] = INT64_MIN; /* nobody needs that of the first leaf */
@@ -126,7 +126,7 @@ static int make_large(ae_edit *e, aether_error *err) {
         return AETHER_E_NO_MEMORY;
     }
     ae_directory *d = ae_arena_at(w->arena, ref);
-    *d = (ae_directory){.epoch = w->epoch, .room = room};
+    *d = (ae_directory){.commit = w->commit, .room = room};
     ae_blocks_move(ae_blocks_layout(w), ae_blocks_groups(ae_blocks_leaf(w, leaf)), 0,
                    ae_blocks_at(w, ae_place_ref(ae_head_place(old))), 0, n);
     ae_leaves_add(w, d, 0, leaf, 0);
@@ -163,7 +163,7 @@ static int insert_in_leaf(ae_edit *e, ae_directory *d, ae_spot spot, const ae_en
     const ae_layout *l = ae_blocks_layout(w);
     ae_leaf *leaf = ae_blocks_leaf(w, ae_directory_leaves(d)[spot.leaf]);
     uint8_t *groups = ae_blocks_groups(leaf);
-    if (leaf->epoch == w->epoch && spot.size < leaf->room) {
+    if (leaf->commit == w->commit && spot.size < leaf->room) {
         ae_blocks_insert(l, groups, groups, spot.index, spot.size, entry);
         if (spot.index == 0)
             ae_directory_keys(d)[spot.leaf] = key_of(w, entry);
@@ -301,7 +301,7 @@ void ae_edit_discard(ae_writer *w, uint64_t head, uint64_t saved) {
     }
     ae_directory *d = ae_blocks_directory(w, head);
     for (uint32_t c = 0; c < d->count; c++)
-        if (ae_blocks_leaf(w, ae_directory_leaves(d)[c])->epoch == w->epoch)
+        if (ae_blocks_leaf(w, ae_directory_leaves(d)[c])->commit == w->commit)
             ae_leaves_drop(w, ae_directory_leaves(d)[c]);
     ae_sums_drop(w, d, false);
     ae_leaves_drop_directory(w, d, ae_place_ref(ae_head_place(head)));

@@ -41,9 +41,9 @@ static int check_options(const aether_live_options *o, aether_error *err) {
     if (o->flags & ~(uint32_t)(AETHER_LIVE_LOCKED | AETHER_LIVE_HUGE))
         return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)o->flags,
                            "flags = %" PRIu32 ": they are AETHER_LIVE_LOCKED and AETHER_LIVE_HUGE", o->flags);
-    if (o->first_commit > AE_CONTROL_LAST_EPOCH)
+    if (o->first_commit > AE_CONTROL_LAST_COMMIT)
         return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)o->first_commit,
-                           "first_commit = %" PRIu64 ": commits have 32-bit numbers", o->first_commit);
+                           "first_commit = %" PRIu64 ": commits have 48-bit numbers", o->first_commit);
     if (o->memory && (!o->memory->reserve || !o->memory->release))
         return ae_error_set(err, AETHER_E_INVALID, "memory needs the functions reserve and release");
     for (uint32_t r = 0; r < o->num_relations; r++) {

@@ -52,10 +52,10 @@ bool ae_histories_reserve(ae_histories *h, ae_arena *arena) {
 }
 
 void ae_histories_reclaim(ae_histories *h, ae_arena *arena, uint64_t oldest) {
-    for (; h->first < h->end && h->full[h->first].epoch <= oldest; h->first++) {
+    for (; h->first < h->end && h->full[h->first].commit <= oldest; h->first++) {
         ae_arena_free(arena, h->full[h->first].ref, h->full[h->first].units);
         h->units -= h->full[h->first].units;
     }
-    if (h->first == h->end && h->filling.epoch <= oldest)
+    if (h->first == h->end && h->filling.commit <= oldest)
         h->used = 0;
 }

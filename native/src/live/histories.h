@@ -18,8 +18,8 @@
 
 typedef struct ae_history_slab {
     ae_ref ref;
-    uint32_t units; /* a history takes one */
-    uint32_t epoch; /* the commit of its last history */
+    uint32_t units;  /* a history takes one */
+    uint64_t commit; /* of its last history */
 } ae_history_slab;
 
 typedef struct ae_histories {
@@ -42,11 +42,11 @@ static inline bool ae_histories_have_room(const ae_histories *h) {
     return h->used < h->filling.units;
 }
 
-/* Return a new history of commit `epoch`, or 0 if there is no room: ae_histories_reserve() makes some. */
-static inline ae_ref ae_histories_new(ae_histories *h, uint32_t epoch) {
+/* Return a new history of a commit, or 0 if there is no room: ae_histories_reserve() makes some. */
+static inline ae_ref ae_histories_new(ae_histories *h, uint64_t commit) {
     if (!ae_histories_have_room(h))
         return 0;
-    h->filling.epoch = epoch;
+    h->filling.commit = commit;
     return h->filling.ref + h->used++;
 }
 

@@ -22,7 +22,8 @@ typedef struct quick {
     const _Atomic uint32_t *lines;
     uint8_t *arena;
     ae_layout layout;
-    uint32_t epoch;
+    uint64_t commit;
+    ae_stamp stamp;
     bool sorted;
 } quick;
 
@@ -31,7 +32,8 @@ static inline quick quick_of(const ae_writer *w) {
                    .lines = w->table->lines,
                    .arena = w->arena->memory.data,
                    .layout = w->table->layout,
-                   .epoch = w->epoch,
+                   .commit = w->commit,
+                   .stamp = w->stamp,
                    .sorted = ae_blocks_sorted(w)};
 }
 
@@ -111,7 +113,7 @@ static inline void keep(ae_writer *w, const quick *q, uint32_t node, ae_root *ro
                         uint64_t past) {
     if (!past)
         ae_writer_count_node(w, root);
-    const ae_ref history = past ? ae_histories_new(&w->histories, q->epoch) : 0;
+    const ae_ref history = past ? ae_histories_new(&w->histories, q->commit) : 0;
     ae_writer_keep(w, q->arena, node, root, head, past, history);
 }
 
@@ -147,7 +149,7 @@ static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const
     uint32_t place = ae_head_place(head);
     if (ae_place_is_large(place) || (!past && q->lines)) /* the list may be the base's */
         return false;
-    const bool is_full = n % AE_GROUP == 0 && n == ae_room(n), is_first = (uint32_t)past != q->epoch;
+    const bool is_full = n % AE_GROUP == 0 && n == ae_room(n), is_first = ae_past_stamp(past) != q->stamp;
     if ((l->time && n && ae_blocks_time(l, arena_at(q, place), n - 1) > entry->time) ||
         (l->weight && (n + 1) % AE_WEIGHT_SUMS_BLOCK == 0) || (is_full && (!is_first || n > SHORT)) ||
         (is_first && !can_keep(w, past)))

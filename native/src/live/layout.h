@@ -5,13 +5,13 @@
  *   position   0 1 L ref:31 index:30       bit 62 is set
  *
  *   small      block: groups of 4 entries   | id x4 | edge id x4 | time x4 | weight x4 | id x4 ...
- *   large      directory                    16 B: epoch, count, room
+ *   large      directory                    16 B: commit, count, room
  *                before[room]                 entries left of the leaf
  *                leaf[room]                   refs
  *                key[room]                    time or id of the leaf's first entry
  *                summed                       16 B, of relations with weights: ref and number of sums
- *              leaf                         16 B: epoch, room; then groups of 4 entries
- *              extent                       16 B: epoch, position of its first entry in the base
+ *              leaf                         16 B: commit, room; then groups of 4 entries
+ *              extent                       16 B: commit, position of its first entry in the base
  *
  * A position names a version of a list and an index, so it needs no root, and `start + i` is the
  * position of entry i. Groups keep what belongs to an edge within a cache line or two, and need no
@@ -43,6 +43,7 @@
 #include <string.h>
 
 #include "live/arena.h"
+#include "live/stamp.h"
 #include "topology/topology.h"
 
 #define AE_GROUP        4u               /* entries */
@@ -178,32 +179,30 @@ static inline ae_ref ae_place_ref(uint32_t place) {
 /* ---- large lists ---- */
 
 typedef struct ae_directory {
-    uint32_t epoch; /* commit that made it */
-    uint32_t count; /* leaves */
-    uint32_t room;  /* for leaves, a multiple of 4 */
-    uint32_t pad;
+    uint64_t commit; /* that made it */
+    uint32_t count;  /* leaves */
+    uint32_t room;   /* for leaves, a multiple of 4 */
 } ae_directory;
 
 typedef struct ae_leaf {
-    uint32_t epoch;
-    uint32_t room;  /* for entries; 0: it is an extent */
-    uint64_t start; /* of an extent: position of its first entry in the base */
+    uint64_t commit : AE_COMMIT_BITS; /* that made it */
+    uint64_t room : 16;               /* for entries; 0: it is an extent */
+    uint64_t start;                   /* of an extent: position of its first entry in the base */
 } ae_leaf;
 
 /* Running sums of a large list, behind the keys of its directory. */
 typedef struct ae_summed {
     ae_ref sums;     /* block of them; 0: none */
     uint32_t blocks; /* of 64 entries, whose sums are good; AE_SUMMED_ALL: as many as the list has */
-    uint32_t noted;  /* commit that last wanted more: for the writer */
-    uint32_t pad;
+    uint64_t noted;  /* commit that last wanted more: for the writer */
 } ae_summed;
 
 #define AE_SUMMED_ALL UINT32_MAX
 
 typedef struct ae_sums {
-    uint32_t epoch; /* commit that made the block */
-    uint32_t room;  /* for sums */
-    uint64_t pad;
+    uint64_t commit; /* that made the block */
+    uint32_t room;   /* for sums */
+    uint32_t pad;
     ae_weight_sum at[];
 } ae_sums;
 

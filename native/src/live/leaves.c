@@ -18,18 +18,18 @@ ae_ref ae_leaves_new(ae_writer *w, uint32_t n, aether_error *err) {
     const uint32_t room = ae_room(n);
     const ae_ref ref = ae_writer_alloc(w, ae_leaf_bytes(ae_blocks_layout(w), room), err);
     if (ref)
-        *ae_blocks_leaf(w, ref) = (ae_leaf){.epoch = w->epoch, .room = room};
+        *ae_blocks_leaf(w, ref) = (ae_leaf){.commit = w->commit, .room = room};
     return ref;
 }
 
 void ae_leaves_drop(ae_writer *w, ae_ref ref) {
     const ae_leaf *leaf = ae_blocks_leaf(w, ref);
     ae_writer_drop(w, ref & ~AE_EXTENT, ae_leaf_bytes(ae_blocks_layout(w), leaf->room),
-                   leaf->epoch == w->epoch);
+                   leaf->commit == w->commit);
 }
 
 void ae_leaves_drop_directory(ae_writer *w, const ae_directory *d, ae_ref ref) {
-    ae_writer_drop(w, ref, ae_leaves_directory_bytes(w, d->room), d->epoch == w->epoch);
+    ae_writer_drop(w, ref, ae_leaves_directory_bytes(w, d->room), d->commit == w->commit);
 }
 
 /* ---- directories ---- */
@@ -38,14 +38,14 @@ int ae_leaves_own(ae_edit *e, uint32_t count, aether_error *err) {
     ae_writer *w = e->w;
     ae_directory *old = ae_blocks_directory(w, e->head);
     const ae_ref old_ref = ae_place_ref(ae_head_place(e->head));
-    if (old->epoch == w->epoch && old->room >= count)
+    if (old->commit == w->commit && old->room >= count)
         return AETHER_OK;
     const uint32_t room = ae_room(count);
     const ae_ref ref = ae_writer_alloc(w, ae_leaves_directory_bytes(w, room), err);
     if (!ref)
         return AETHER_E_NO_MEMORY;
     ae_directory *d = ae_arena_at(w->arena, ref);
-    *d = (ae_directory){.epoch = w->epoch, .count = old->count, .room = room};
+    *d = (ae_directory){.commit = w->commit, .count = old->count, .room = room};
     memcpy(ae_directory_before(d), ae_directory_before(old), old->count * sizeof(uint32_t));
     memcpy(ae_directory_leaves(d), ae_directory_leaves(old), old->count * sizeof(ae_ref));
     memcpy(ae_directory_keys(d), ae_directory_keys(old), old->count * sizeof(int64_t));
@@ -104,7 +104,7 @@ void ae_leaves_shift(ae_directory *d, uint32_t from, int64_t by) {
 ae_ref ae_leaves_new_extent(ae_writer *w, uint64_t start, aether_error *err) {
     const ae_ref ref = ae_writer_alloc(w, sizeof(ae_leaf), err);
     if (ref)
-        *ae_blocks_leaf(w, ref) = (ae_leaf){.epoch = w->epoch, .start = start};
+        *ae_blocks_leaf(w, ref) = (ae_leaf){.commit = w->commit, .start = start};
     return ref ? ref | AE_EXTENT : 0;
 }
 

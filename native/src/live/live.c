@@ -107,10 +107,10 @@ uint64_t aether_live_last_commit(const aether_live *g) {
 
 uint64_t aether_live_lsn(const aether_live *g) {
     const ae_control *c = &g->graph.control;
-    uint64_t lsn = 0;
-    for (uint32_t i = 0; i < AE_CONTROL_TRIES && !ae_control_lsn(c, aether_live_last_commit(g), &lsn); i++)
+    ae_commit at = {0};
+    for (uint32_t i = 0; i < AE_CONTROL_TRIES && !ae_control_at(c, aether_live_last_commit(g), &at); i++)
         continue;
-    return lsn;
+    return at.lsn;
 }
 
 uint32_t aether_live_num_descriptors(const aether_live *g) {
@@ -249,7 +249,7 @@ int aether_live_reclaim(aether_live *g, aether_error *err) {
 int aether_live_reap(aether_live *g, aether_error *err) {
     const int rc = ae_live_check_writer(g, err);
     if (!rc)
-        ae_pins_reap(&g->graph.pins, UINT64_MAX, 0);
+        ae_pins_reap(&g->graph.pins, 0, UINT64_MAX, 0);
     return rc;
 }
 
@@ -332,7 +332,7 @@ void aether_live_count(const aether_live *g, aether_live_stats *out) {
     while (!add_counts(c, out->epoch, ++tries == COUNT_TRIES, out));
     if (g->owner == ae_process_self()) {
         if (ae_control_is_retired(c)) /* nobody writes here any more, who would see to it */
-            ae_pins_reap(&g->graph.pins, UINT64_MAX, g->transaction.writers.max_age);
+            ae_pins_reap(&g->graph.pins, 0, UINT64_MAX, g->transaction.writers.max_age);
         ae_pins_publish(c->committed, c->fences); /* who reuses memory by it sees every pin */
     }
     const ae_pins_seen pins = ae_pins_look(&g->graph.pins, c->committed);

@@ -36,10 +36,10 @@ static inline const ae_root *root_to_read(const sight *s, uint64_t node) {
 
 /* Return the head of a list. Without a past it never changed: its root is the neighbour of one that has. The
  * past is looked at once, as the writer may just be giving it one. */
-static inline uint64_t head_of(const ae_view *s, const ae_root *root) {
+static inline uint64_t head_of(const ae_view *s, ae_stamp stamp, const ae_root *root) {
     const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
     const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
-    if (__builtin_expect((uint32_t)past > s->epoch, 0))
+    if (__builtin_expect(ae_stamp_is_after(ae_past_stamp(past), stamp), 0))
         return ae_view_older(s, past);
     return head | (past ? 0 : AE_HEAD_BASE);
 }
@@ -63,6 +63,7 @@ static uint64_t divide(const ae_table *table, const uint64_t *nodes, uint64_t n,
 static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
     const ae_table *table = s->table;
     const sight roots = {table->roots, table->lines, table->end_lines};
+    const ae_stamp stamp = s->now->stamp;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
     uint16_t marked[SOME], places[SOME];
@@ -79,7 +80,7 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
             const uint64_t coming = nodes[marked[i + NEAR]];
             __builtin_prefetch(root_in(&roots, line_of(&roots, coming), coming));
         }
-        const uint64_t node = nodes[marked[i]], head = head_of(s, root_to_read(&roots, node));
+        const uint64_t node = nodes[marked[i]], head = head_of(s, stamp, root_to_read(&roots, node));
         const bool is_base = head == AE_HEAD_BASE;
         const uint64_t length = ae_head_length(head) & ((uint64_t)is_base - 1);
         out[marked[i]] = (ae_list){ae_view_start(head), length};

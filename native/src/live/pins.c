@@ -174,14 +174,17 @@ ae_pins_seen ae_pins_look(const ae_shared *pins, const ae_word *committed) {
     return seen;
 }
 
-static void expire(ae_pin *pin, uint64_t epoch, uint64_t now, uint64_t max_age) {
+static bool is_overdue(ae_pin *pin, uint64_t now, uint64_t max_age) {
     const uint64_t since = atomic_load_explicit(&pin->since, memory_order_relaxed);
-    if (since < now && now - since > max_age)
-        atomic_compare_exchange_strong_explicit(&pin->epoch, &epoch, epoch | EXPIRED, memory_order_acq_rel,
-                                                memory_order_relaxed);
+    return max_age && since < now && now - since > max_age;
 }
 
-void ae_pins_reap(const ae_shared *pins, uint64_t last, uint64_t max_age) {
+static void expire(ae_pin *pin, uint64_t epoch) {
+    atomic_compare_exchange_strong_explicit(&pin->epoch, &epoch, epoch | EXPIRED, memory_order_acq_rel,
+                                            memory_order_relaxed);
+}
+
+void ae_pins_reap(const ae_shared *pins, uint64_t first, uint64_t last, uint64_t max_age) {
     const uint64_t now = ae_pins_now();
     for (uint32_t i = 0; i < AE_PINS; i++) {
         ae_pin *pin = &slots(pins)[i];
@@ -192,8 +195,8 @@ void ae_pins_reap(const ae_shared *pins, uint64_t last, uint64_t max_age) {
         if (!ae_process_alive(owner)) {
             if (claim(pin, owner))
                 ae_pin_release(pin);
-        } else if (max_age && !(epoch & EXPIRED)) {
-            expire(pin, epoch, now, max_age);
+        } else if (epoch < first || is_overdue(pin, now, max_age)) {
+            expire(pin, epoch);
         }
     }
 }

@@ -82,9 +82,10 @@ typedef struct ae_pins_seen {
 ae_pins_seen ae_pins_look(const ae_shared *pins, const ae_word *committed);
 /* Let every reader see that `committed` is the last commit, or let its pin be seen. */
 void ae_pins_publish(ae_word *committed, bool fences);
-/* Free the slots of processes that have ended, and let pins older than max_age nanoseconds expire
- * (0: none). Pins of the commits from `last` on are left alone: they hold nothing back. */
-void ae_pins_reap(const ae_shared *pins, uint64_t last, uint64_t max_age);
+/* Free the slots of processes that have ended, and let pins expire that are of commits before `first`, or
+ * older than max_age nanoseconds (0: none). Pins of the commits from `last` on are left alone: they hold
+ * nothing back. */
+void ae_pins_reap(const ae_shared *pins, uint64_t first, uint64_t last, uint64_t max_age);
 
 /* Return CLOCK_MONOTONIC in nanoseconds. */
 uint64_t ae_pins_now(void);

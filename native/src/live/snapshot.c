@@ -21,11 +21,12 @@ static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, a
                   aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const ae_root *roots = s->table->roots;
+    const ae_stamp stamp = s->now->stamp;
     uint64_t longest = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             __builtin_prefetch(&roots[nodes[i + AHEAD]]);
-        const uint64_t head = ae_view_head(s, &roots[nodes[i]]), length = ae_head_length(head);
+        const uint64_t head = ae_view_head(s, stamp, &roots[nodes[i]]), length = ae_head_length(head);
         out[i] = (ae_list){ae_view_start(head), length};
         longest = length > longest ? length : longest;
     }
@@ -128,10 +129,8 @@ static int times(const aether_topology *t, const uint64_t *positions, uint64_t n
 
 /* ---- views ---- */
 
-static uint64_t written_from(const ae_table *t, uint64_t node, uint64_t *end);
-
 static uint64_t written(const aether_topology *t, uint64_t node, uint64_t *end) {
-    return written_from(ae_view_of(t)->table, node, end);
+    return ae_table_written(ae_view_of(t)->table, node, end);
 }
 
 static ae_topology_ops operations(const ae_layout *l) {
@@ -148,19 +147,18 @@ static ae_topology_ops operations(const ae_layout *l) {
                              .destroy = ae_view_destroy};
 }
 
-static void init_view(ae_view *v, const ae_lists *lists, const ae_pin *pin) {
+static void init_view(ae_view *v, const ae_lists *lists, const ae_moment *now) {
     v->table = &lists->table;
     v->arena = &lists->arena;
     v->below = ae_base_is_there(&lists->base) ? &lists->base : NULL;
     v->near = v->below ? ae_arrays_ids(v->below->given.lists) : NULL;
     v->ops = v->below ? ae_view_ops_over(v) : operations(&lists->table.layout);
-    v->pin = pin;
+    v->now = now;
     v->base = (aether_topology){.ops = &v->ops, .end_positions = AE_LIVE_END, .id_bytes = sizeof(uint32_t)};
 }
 
-/* Let a view show a commit. */
-static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t epoch) {
-    v->epoch = epoch;
+/* Let a view show a commit with these numbers. */
+static void show(ae_view *v, uint32_t layout, const ae_counts *counts) {
     v->end = ae_arena_taken(v->arena);
     v->longest = v->end / sizeof(uint32_t) + (v->below ? v->below->given.lists->num_edges : 0);
     v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
@@ -171,14 +169,29 @@ static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t 
 
 /* ---- snapshots ---- */
 
+static const ae_view *view_of(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
+    const ae_lists *lists = ae_graph_lists(s->graph, relation, layout);
+    return lists ? &s->views[lists - s->graph->lists] : NULL;
+}
+
+/* Read the numbers of a relation at a commit, and let its views show them; return false if they are gone. */
+static bool read_relation(aether_snapshot *s, uint32_t r, uint64_t commit) {
+    if (!ae_control_counts(&s->graph->control, r, commit, &s->counts[r]))
+        return false;
+    for (uint32_t layout = AETHER_LIVE_CSC; layout <= AETHER_LIVE_CSR; layout++) {
+        const ae_lists *lists = ae_graph_lists(s->graph, r, layout);
+        if (lists)
+            show(&s->views[lists - s->graph->lists], layout, &s->counts[r]);
+    }
+    return true;
+}
+
 /* A relation whose numbers were gone when its turn came is read first from then on. So those that change fast
  * get to the front, and there the writer, who needs 63 changes of one of them, is too slow. */
-static bool read_counts(aether_snapshot *s) {
-    if (!ae_control_lsn(&s->graph->control, s->epoch, &s->lsn))
-        return false;
+static bool read_all(aether_snapshot *s, uint64_t commit) {
     for (uint32_t i = 0; i < s->graph->control.num_relations; i++) {
         const uint32_t r = s->order[i];
-        if (ae_control_counts(&s->graph->control, r, s->epoch, &s->counts[r]))
+        if (read_relation(s, r, commit))
             continue;
         memmove(s->order + 1, s->order, i * sizeof *s->order);
         s->order[0] = r;
@@ -187,21 +200,40 @@ static bool read_counts(aether_snapshot *s) {
     return true;
 }
 
+/* Read the relations that have changed behind change `seen`, or all where those are more, or not known. */
+static bool read_changed(aether_snapshot *s, uint64_t seen, uint64_t changes, uint64_t commit) {
+    const ae_control *c = &s->graph->control;
+    if (!seen || changes < seen || changes - seen >= c->num_relations)
+        return read_all(s, commit);
+    for (; seen < changes; seen++) {
+        const uint32_t r = ae_control_changed(c, seen);
+        if (r == UINT32_MAX)
+            return read_all(s, commit);
+        if (!read_relation(s, r, commit))
+            return false;
+    }
+    return true;
+}
+
 /* Show the commit that is pinned. Where the writer was so fast that its numbers are gone, show a later
  * one; after AE_CONTROL_TRIES of these give up. */
-static int show_all(aether_snapshot *s, aether_error *err) {
-    const ae_graph *g = s->graph;
-    for (uint32_t tries = 1; !read_counts(s); tries++) {
+static int show_commit(aether_snapshot *s, uint64_t commit, aether_error *err) {
+    const ae_control *c = &s->graph->control;
+    const uint64_t seen = s->now.commit ? s->at.changes : 0;
+    s->now.commit = 0;
+    for (uint32_t tries = 1;; tries++) {
+        if (ae_control_at(c, commit, &s->at) && read_changed(s, seen, s->at.changes, commit))
+            break;
         if (tries == AE_CONTROL_TRIES)
-            return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
+            return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)commit,
                                "the numbers of commit %" PRIu64 " were gone before they could be read, as "
                                "those of %" PRIu32 " commits before: the writer is too fast, or the memory "
                                "of the live graph is damaged",
-                               s->epoch, tries - 1);
-        s->epoch = ae_pin_renew(s->pin, g->control.committed, g->control.fences);
+                               commit, tries - 1);
+        commit = ae_pin_renew(s->pin, c->committed, c->fences);
     }
-    for (uint32_t i = 0; i < g->num_lists; i++)
-        show(&s->views[i], g->lists[i].layout, &s->counts[g->lists[i].relation], s->epoch);
+    s->now.commit = commit;
+    s->now.stamp = ae_stamp_of(commit);
     return AETHER_OK;
 }
 
@@ -217,19 +249,20 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
     s->graph = graph;
     s->owner = ae_process_self();
-    s->num_views = graph->num_lists;
     s->counts = (ae_counts *)(void *)((uint8_t *)s + views);
     s->order = (uint32_t *)(void *)(s->counts + n);
     for (uint32_t r = 0; r < n; r++)
         s->order[r] = r;
-    rc = ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &s->epoch, err);
+    uint64_t commit;
+    rc = ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &commit, err);
     if (rc) {
         free(s);
         return rc;
     }
     for (uint32_t i = 0; i < graph->num_lists; i++)
-        init_view(&s->views[i], &graph->lists[i], s->pin);
-    rc = show_all(s, err);
+        init_view(&s->views[i], &graph->lists[i], &s->now);
+    s->now.pin = s->pin;
+    rc = show_commit(s, commit, err);
     if (rc)
         aether_snapshot_release(s);
     else
@@ -237,14 +270,8 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     return rc;
 }
 
-/* What views that rest have for a pin: it is never held. */
+/* What a snapshot that rests has for a pin: it is never held. */
 static const ae_pin nobodys;
-
-static void set_pin(aether_snapshot *s, ae_pin *pin, const ae_pin *of_views) {
-    s->pin = pin;
-    for (uint32_t i = 0; i < s->num_views; i++)
-        s->views[i].pin = of_views;
-}
 
 /* A forked child has its parent's snapshots, too; the slot of one may have become another one's of the child.
  */
@@ -255,23 +282,22 @@ static bool has_pin(const aether_snapshot *s) {
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
     if (!s->pin) {
         const ae_graph *g = s->graph;
-        ae_pin *pin;
+        uint64_t commit;
         int rc = ae_graph_check_shared(g, s->owner, err);
         if (!rc)
-            rc = ae_pin_take(&g->pins, g->control.committed, g->control.fences, &pin, &s->epoch, err);
+            rc = ae_pin_take(&g->pins, g->control.committed, g->control.fences, &s->pin, &commit, err);
         if (rc)
             return rc;
         s->owner = ae_process_self();
-        set_pin(s, pin, pin);
-        return show_all(s, err);
+        s->now.pin = s->pin;
+        return show_commit(s, commit, err);
     }
     const ae_control *c = &s->graph->control;
     if (!has_pin(s))
         return ae_error_set(
             err, AETHER_E_UNSUPPORTED,
             "the snapshot was taken by another process, the parent of this one: take one here");
-    s->epoch = ae_pin_renew(s->pin, c->committed, c->fences);
-    return show_all(s, err);
+    return show_commit(s, ae_pin_renew(s->pin, c->committed, c->fences), err);
 }
 
 void aether_snapshot_release(aether_snapshot *s) {
@@ -287,12 +313,8 @@ void aether_snapshot_rest(aether_snapshot *s) {
         return;
     if (has_pin(s))
         ae_pin_release(s->pin);
-    set_pin(s, NULL, &nobodys);
-}
-
-static const ae_view *view_of(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
-    const ae_lists *lists = ae_graph_lists(s->graph, relation, layout);
-    return lists ? &s->views[lists - s->graph->lists] : NULL;
+    s->pin = NULL;
+    s->now.pin = &nobodys;
 }
 
 aether_topology *aether_snapshot_topology(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
@@ -309,12 +331,12 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
     if (rc)
         return rc;
     const ae_counts *counts = &s->counts[relation];
-    *out = (aether_live_commit_info){.epoch = s->epoch,
+    *out = (aether_live_commit_info){.epoch = s->now.commit,
                                      .num_src = counts->num_src,
                                      .num_dst = counts->num_dst,
                                      .num_edges = counts->num_edges,
                                      .end_edge_ids = counts->next_edge_id,
-                                     .lsn = s->lsn};
+                                     .lsn = s->at.lsn};
     return AETHER_OK;
 }
 
@@ -325,29 +347,15 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
 /* Return the commit of the version of a list that a view shows. */
 static uint64_t epoch_at(const ae_view *s, const ae_root *root) {
     uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
-    while ((uint32_t)past > s->epoch) {
-        const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : 0;
-        if (!h || !(past >> 32) || epoch >= (uint32_t)past)
+    int32_t later;
+    while (past && (later = ae_stamp_distance(s->now->stamp, ae_past_stamp(past))) > 0) {
+        const ae_history *h = ae_view_at(s, ae_past_history(past), sizeof *h);
+        const ae_stamp stamp = h ? __atomic_load_n(&h->stamp, __ATOMIC_RELAXED) : 0;
+        if (!h || !ae_past_history(past) || ae_stamp_distance(s->now->stamp, stamp) >= later)
             return 0;
-        past = ae_past(epoch, h->next);
+        past = ae_past(stamp, h->next);
     }
-    return (uint32_t)past;
-}
-
-/* Return the first node from `node` on whose root lies on a page that was ever written, and the end of
- * such pages: reading the others would take memory for them. */
-static uint64_t written_from(const ae_table *t, uint64_t node, uint64_t *end) {
-    const uint8_t *entries = t->lines ? (const uint8_t *)t->lines : (const uint8_t *)t->roots;
-    const uint64_t bytes = t->lines ? sizeof *t->lines / AE_ROOTS_OF_LINE : sizeof(ae_root); /* of a node */
-    const uint64_t begin = (uint64_t)(entries - t->memory.data);
-    const off_t data = lseek(t->memory.fd, (off_t)(begin + node * bytes), SEEK_DATA);
-    if (data < 0)
-        return *end = UINT64_MAX; /* ENXIO: there is none */
-    const off_t hole = lseek(t->memory.fd, data, SEEK_HOLE);
-    *end = hole < 0 ? UINT64_MAX : ((uint64_t)hole - begin + bytes - 1) / bytes;
-    const uint64_t first = (uint64_t)data > begin ? ((uint64_t)data - begin) / bytes : 0;
-    return first > node ? first : node;
+    return past ? s->now->commit - (uint64_t) - (int64_t)later : 0;
 }
 
 int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_t layout, uint64_t since,
@@ -360,9 +368,10 @@ int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_
     const aether_topology *t = aether_snapshot_topology(s, relation, layout);
     if (!t)
         return ae_error_set(err, AETHER_E_UNSUPPORTED, "the live graph does not store that layout");
-    if (since > s->epoch)
+    if (since > s->now.commit)
         return ae_error_at(err, AETHER_E_RANGE, 0, (int64_t)since,
-                           "commit %" PRIu64 " is after that of the snapshot, %" PRIu64, since, s->epoch);
+                           "commit %" PRIu64 " is after that of the snapshot, %" PRIu64, since,
+                           s->now.commit);
     const uint64_t first = ae_control_first_commit(&s->graph->control);
     if (since && since < first)
         return ae_error_at(err, AETHER_E_UNSUPPORTED, 0, (int64_t)since,
@@ -370,11 +379,17 @@ int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_
                            " is not known any more: the graph was merged at commit %" PRIu64
                            ", so take all nodes for changed",
                            since, first);
+    if (since > first && s->now.commit - since > AE_STAMP_REACH)
+        return ae_error_at(err, AETHER_E_UNSUPPORTED, 0, (int64_t)since,
+                           "what has changed since commit %" PRIu64 " is not known any more: that is %" PRIu64
+                           " commits ago, and changes are known of %" PRIu64
+                           ", so take all nodes for changed",
+                           since, s->now.commit - since, AE_STAMP_REACH);
     const ae_view *view = ae_view_of(t);
     ae_task_begin(task, t->num_major);
     uint64_t end = 0;
     for (uint64_t node = 0; node < t->num_major; node++) {
-        if (node >= end && (node = written_from(view->table, node, &end)) >= t->num_major)
+        if (node >= end && (node = ae_table_written(view->table, node, &end)) >= t->num_major)
             break;
         if (node % AT_ONCE == 0 && (rc = ae_task_check(task, "looking for changes", err)))
             return rc;

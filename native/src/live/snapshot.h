@@ -1,9 +1,11 @@
 /*
  * live/snapshot.h - one commit of a live graph as topologies.
  *
- *   snapshot   pin, epoch
+ *   snapshot   pin, commit
  *              views     one aether_topology for each list store (relation x layout)
  *              counts    of each relation at the commit
+ *
+ *   renewed    changes 811 --> 815: relations 3, 7, 3 and 9 have changed, so 3, 7 and 9 are read
  *
  *   node --locate--> root: head, past --(histories)--> head at the pinned commit
  *                      position  BIT | place | 0 ... length - 1
@@ -24,6 +26,13 @@
 #include "live/graph.h"
 #include "topology/topology.h"
 
+/* The commit that all views of a snapshot show. */
+typedef struct ae_moment {
+    const ae_pin *pin; /* of a snapshot that rests: one that nobody holds */
+    uint64_t commit;   /* 0: none, as it could not be read */
+    ae_stamp stamp;
+} ae_moment;
+
 /* The lists of a relation in one layout. */
 typedef struct ae_view {
     aether_topology base;
@@ -32,9 +41,8 @@ typedef struct ae_view {
     const ae_arena *arena;
     const ae_base *below; /* NULL: there is none */
     const uint32_t *near; /* ids of the base by position, where they are an array in memory, else NULL */
-    const ae_pin *pin;
-    uint64_t epoch;
-    uint64_t end;     /* of the arena as it was then, in bytes: positions lead nowhere behind it */
+    const ae_moment *now;
+    uint64_t end;     /* of the arena at the last change, in bytes: positions lead nowhere behind it */
     uint64_t longest; /* entries that a list can have */
 } ae_view;
 
@@ -42,12 +50,11 @@ struct aether_snapshot {
     const ae_graph *graph;
     ae_pin *pin;    /* NULL: it rests */
     uint64_t owner; /* process that has the pin, or had it last */
-    uint64_t epoch;
-    uint64_t lsn; /* of that commit in the log */
-    uint32_t num_views;
+    ae_moment now;
+    ae_commit at;      /* what belongs to that commit */
     ae_counts *counts; /* [num_relations], behind the views */
-    uint32_t *order;   /* [num_relations]: in which they are read, behind the counts */
-    ae_view views[];   /* [num_views]: those of the graph's lists */
+    uint32_t *order;   /* [num_relations]: in which they are all read, behind the counts */
+    ae_view views[];   /* of the graph's lists */
 };
 
 /* Return the operations of a view over a base; columns are those of its relation. */

@@ -69,20 +69,20 @@ static ae_sums *sums_at(const ae_writer *w, ae_ref ref) {
 static ae_ref new_sums(ae_writer *w, uint32_t room) {
     const ae_ref ref = ae_writer_alloc(w, ae_sums_bytes(room), NULL);
     if (ref)
-        *sums_at(w, ref) = (ae_sums){.epoch = w->epoch, .room = room};
+        *sums_at(w, ref) = (ae_sums){.commit = w->commit, .room = room};
     return ref;
 }
 
 static void drop_sums(ae_writer *w, ae_ref ref) {
     const ae_sums *s = sums_at(w, ref);
-    ae_writer_drop(w, ref, ae_sums_bytes(s->room), s->epoch == w->epoch);
+    ae_writer_drop(w, ref, ae_sums_bytes(s->room), s->commit == w->commit);
 }
 
 void ae_sums_drop(ae_writer *w, ae_directory *d, bool all) {
     if (!ae_blocks_layout(w)->weight)
         return;
     const ae_ref ref = ae_directory_summed(d)->sums;
-    if (ref && (all || sums_at(w, ref)->epoch == w->epoch))
+    if (ref && (all || sums_at(w, ref)->commit == w->commit))
         drop_sums(w, ref);
 }
 
@@ -124,7 +124,7 @@ void ae_sums_begin(ae_writer *w, ae_directory *d, const uint8_t *groups, uint32_
 /* Remember the list, of which some entries have changed, for ae_mend(). */
 static void note(ae_writer *w, uint32_t node, ae_summed *s, uint32_t changes) {
     w->num_unsummed += changes;
-    if (s->noted == w->epoch)
+    if (s->noted == w->commit)
         return;
     if (w->num_noted == w->room_noted) {
         const uint64_t room = 2 * w->room_noted + 64;
@@ -134,13 +134,13 @@ static void note(ae_writer *w, uint32_t node, ae_summed *s, uint32_t changes) {
         w->noted = grown;
         w->room_noted = room;
     }
-    s->noted = w->epoch;
+    s->noted = w->commit;
     w->noted[w->num_noted++] = node;
 }
 
 bool ae_sums_own(ae_writer *w, ae_directory *d, uint32_t kept, uint32_t blocks) {
     ae_summed *s = ae_directory_summed(d);
-    if (s->sums && sums_at(w, s->sums)->epoch == w->epoch && sums_at(w, s->sums)->room >= blocks)
+    if (s->sums && sums_at(w, s->sums)->commit == w->commit && sums_at(w, s->sums)->room >= blocks)
         return true;
     const ae_ref ref = new_sums(w, ae_room(blocks + 1)), old = s->sums;
     if (!ref)

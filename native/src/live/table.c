@@ -1,4 +1,9 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "live/table.h"
+
+#include <unistd.h>
 
 #include "core/error.h"
 
@@ -87,4 +92,17 @@ ae_word *ae_table_taken(const ae_table *t) {
 
 void ae_table_close(ae_table *t) {
     ae_shared_close(&t->memory);
+}
+
+uint64_t ae_table_written(const ae_table *t, uint64_t node, uint64_t *end) {
+    const uint8_t *entries = t->lines ? (const uint8_t *)t->lines : (const uint8_t *)t->roots;
+    const uint64_t bytes = t->lines ? sizeof *t->lines / AE_ROOTS_OF_LINE : sizeof(ae_root); /* of a node */
+    const uint64_t begin = (uint64_t)(entries - t->memory.data);
+    const off_t data = lseek(t->memory.fd, (off_t)(begin + node * bytes), SEEK_DATA);
+    if (data < 0)
+        return *end = UINT64_MAX; /* ENXIO: there is none */
+    const off_t hole = lseek(t->memory.fd, data, SEEK_HOLE);
+    *end = hole < 0 ? UINT64_MAX : ((uint64_t)hole - begin + bytes - 1) / bytes;
+    const uint64_t first = (uint64_t)data > begin ? ((uint64_t)data - begin) / bytes : 0;
+    return first > node ? first : node;
 }

@@ -2,16 +2,16 @@
  * live/table.h - the lists of all nodes, versioned: one relation, grouped by one end.
  *
  *   header   4096 B: which list of which graph, bytes that its arena has taken
- *   root     u64 head = place:32, length:32    u64 past = history:32, epoch:32       by node
+ *   root     u64 head = place:32, length:32    u64 past = history:32, stamp:32       by node
  *
- *   history  u64 head, u32 epoch, u32 next     in the arena: the version before
+ *   history  u64 head, u32 stamp, u32 next     in the arena: the version before
  *
  *   root of node 7   [ head of commit 9 | past: 9 --> { head of commit 4, 4 } --> { ..., 2 } ]
  *
  * A commit is the number of all that was changed together, in all tables of a graph. The first
- * change of a list in a commit saves the head in a history and puts the commit's number into
- * `past`; only then it stores the new head. A reader of commit e loads `head`, then `past`: is the
- * number there above e, the head is in the histories. So whatever the moment, a reader finds the
+ * change of a list in a commit saves the head in a history and puts the commit's stamp (live/stamp.h)
+ * into `past`; only then it stores the new head. A reader of commit e loads `head`, then `past`: is the
+ * stamp there after e, the head is in the histories. So whatever the moment, a reader finds the
  * list as it was.
  *
  * The table is sparse: opening one for two billion nodes takes milliseconds and no memory; a page
@@ -30,9 +30,8 @@
  * come the index and the root. A line stays where it is, so no more is needed than to load in this order.
  * Line 0 is there for them, as roots are prefetched that are not there yet.
  *
- * Caveats: only the writer's process can write the table. Commit numbers in roots have 32 bits:
- * the graph refuses changes (AETHER_E_LIMIT) when they run out. Nodes that are touched at random
- * all over a large table take a page each.
+ * Caveats: only the writer's process can write the table. Nodes that are touched at random all over a large
+ * table take a page each.
  */
 #ifndef AE_LIVE_TABLE_H
 #define AE_LIVE_TABLE_H
@@ -40,6 +39,7 @@
 #include "live/arena.h"
 #include "live/layout.h"
 #include "live/pins.h"
+#include "live/stamp.h"
 
 typedef struct ae_root {
     ae_word head, past;
@@ -47,7 +47,7 @@ typedef struct ae_root {
 
 typedef struct ae_history {
     uint64_t head;
-    uint32_t epoch;
+    ae_stamp stamp;
     ae_ref next;
 } ae_history;
 
@@ -74,6 +74,10 @@ void ae_table_close(ae_table *t);
 
 /* Return where the writer notes how much the arena of the list has taken. */
 ae_word *ae_table_taken(const ae_table *t);
+
+/* Return the first node from `node` on whose root, or place in the index, lies on a page that was ever
+ * written, and the end of such pages: reading the others would take memory for them. */
+uint64_t ae_table_written(const ae_table *t, uint64_t node, uint64_t *end);
 
 /* Return the line of the root of a node over a base; 0: there is none. */
 static inline uint64_t ae_table_line(const ae_table *t, uint64_t node) {
@@ -111,8 +115,17 @@ static inline bool ae_table_is_marked(const ae_table *t, uint64_t node) {
     return atomic_load_explicit(&t->changed[node / 64], memory_order_relaxed) >> node % 64 & 1;
 }
 
-static inline uint64_t ae_past(uint32_t epoch, ae_ref history) {
-    return (uint64_t)history << 32 | epoch;
+/* Return the word that says which commit made a version and where those before are. 0: the list never
+ * changed. */
+static inline uint64_t ae_past(ae_stamp stamp, ae_ref history) {
+    return (uint64_t)history << 32 | stamp;
+}
+
+static inline ae_stamp ae_past_stamp(uint64_t past) {
+    return (ae_stamp)past;
+}
+static inline ae_ref ae_past_history(uint64_t past) {
+    return (ae_ref)(past >> 32);
 }
 
 #endif

@@ -10,7 +10,8 @@ int ae_transaction_init(ae_transaction *t, ae_graph *graph, uint64_t max_age, ae
     const uint32_t n = graph->control.num_relations;
     const uint64_t last = atomic_load_explicit(graph->control.committed, memory_order_relaxed);
     *t = (ae_transaction){.control = &graph->control,
-                          .epoch = (uint32_t)last + 1,
+                          .commit = ae_stamp_next_commit(last),
+                          .sweep = ae_sweep_from(last),
                           .relations = calloc(n, sizeof *t->relations),
                           .opened = calloc(n, sizeof *t->opened)};
     if (!t->relations || !t->opened)
@@ -32,12 +33,10 @@ void ae_transaction_free(ae_transaction *t) {
 }
 
 int ae_transaction_begin(ae_transaction *t, aether_error *err) {
-    if (t->epoch > AE_CONTROL_LAST_EPOCH)
-        return ae_error_set(
-            err, AETHER_E_LIMIT,
-            "the graph has had 2^32 commits since it was opened, the most there can be: a graph in a "
-            "directory goes on after close and open, another one is copied into a new one; put more changes "
-            "into a commit");
+    if (t->commit > AE_CONTROL_LAST_COMMIT)
+        return ae_error_set(err, AETHER_E_LIMIT,
+                            "the graph has had 2^48 commits, the most there can be: insert its edges into a "
+                            "new one");
     t->open = true;
     t->num_opened = 0;
     return AETHER_OK;
@@ -45,14 +44,14 @@ int ae_transaction_begin(ae_transaction *t, aether_error *err) {
 
 ae_changing *ae_transaction_open(ae_transaction *t, uint32_t relation) {
     ae_changing *c = &t->relations[relation];
-    if (c->epoch == t->epoch)
+    if (c->commit == t->commit)
         return c;
-    c->epoch = t->epoch;
+    c->commit = t->commit;
     t->opened[t->num_opened++] = relation;
     if (c->csc)
-        ae_writer_begin(c->csc, t->epoch);
+        ae_writer_begin(c->csc, t->commit);
     if (c->csr)
-        ae_writer_begin(c->csr, t->epoch);
+        ae_writer_begin(c->csr, t->commit);
     return c;
 }
 
@@ -86,13 +85,15 @@ void ae_transaction_commit(ae_transaction *t) {
     }
     for (uint32_t i = 0; i < t->num_opened; i++) {
         const uint32_t r = t->opened[i];
-        ae_control_put_counts(t->control, r, t->epoch, &t->relations[r].counts);
+        ae_control_put_counts(t->control, r, t->commit, &t->relations[r].counts);
         put_usage(t, r);
     }
-    ae_control_put_lsn(t->control, t->epoch, t->lsn);
-    ae_control_commit(t->control, t->epoch++);
+    ae_control_put_lsn(t->control, t->commit, t->lsn);
+    ae_control_commit(t->control, t->commit);
     t->open = false;
     ae_writers_reclaim_some(&t->writers);
+    ae_sweep_some(&t->sweep, &t->writers, t->commit);
+    t->commit = ae_stamp_next_commit(t->commit);
 }
 
 static void undo_lists(ae_writer *w) {
@@ -113,7 +114,7 @@ void ae_transaction_abort(ae_transaction *t) {
         ae_changing *c = &t->relations[t->opened[i]];
         undo_lists(c->csc);
         undo_lists(c->csr);
-        ae_control_counts(t->control, t->opened[i], t->epoch - 1, &c->counts);
+        ae_control_counts(t->control, t->opened[i], t->commit - 1, &c->counts);
     }
     ae_transaction_commit(t);
 }

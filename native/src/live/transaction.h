@@ -19,20 +19,22 @@
 #ifndef AE_LIVE_TRANSACTION_H
 #define AE_LIVE_TRANSACTION_H
 
+#include "live/sweep.h"
 #include "live/writer.h"
 
 /* What a transaction does to a relation. */
 typedef struct ae_changing {
     ae_counts counts;     /* as the transaction leaves them */
-    uint32_t epoch;       /* of the transaction that has opened it last */
+    uint64_t commit;      /* of the transaction that has opened it last */
     ae_writer *csc, *csr; /* NULL: not stored */
 } ae_changing;
 
 typedef struct ae_transaction {
     ae_writers writers;
     ae_control *control;
-    uint32_t epoch; /* the commit that is being written */
-    uint64_t lsn;   /* number of the last commit in a log; 0: there is none */
+    uint64_t commit; /* that is being written */
+    uint64_t lsn;    /* number of the last commit in a log; 0: there is none */
+    ae_sweep sweep;
     bool open;
     ae_changing *relations;
     uint32_t *opened; /* relations [num_opened] */
@@ -42,7 +44,7 @@ typedef struct ae_transaction {
 int ae_transaction_init(ae_transaction *t, ae_graph *graph, uint64_t max_age, aether_error *err);
 void ae_transaction_free(ae_transaction *t);
 
-/* Begin a transaction. AETHER_E_LIMIT: there are no commit numbers left. */
+/* Begin a transaction. AETHER_E_LIMIT: there have been 2^48 commits. */
 int ae_transaction_begin(ae_transaction *t, aether_error *err);
 /* Return a relation to change in the open transaction. */
 ae_changing *ae_transaction_open(ae_transaction *t, uint32_t relation);

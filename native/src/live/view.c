@@ -5,12 +5,12 @@
 #include "core/error.h"
 
 int ae_view_expired(const ae_view *s, aether_error *err) {
-    return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
+    return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->now->commit,
                        "the snapshot of commit %" PRIu64
                        " was held too long, or a worker process reads on behind the block of reading() "
                        "that it began in, and its memory is in use again: take a new one, or raise the "
                        "greatest age of snapshots",
-                       s->epoch);
+                       s->now->commit);
 }
 
 int ae_view_bad_position(const ae_view *s, uint64_t position, aether_error *err) {
@@ -38,17 +38,19 @@ int ae_view_bad_length(const ae_view *s, uint64_t length, aether_error *err) {
                             length, s->longest);
 }
 
-/* Epochs descend from history to history, each read once, so the walk ends, whatever an expired pin reads. */
+/* Stamps descend from history to history, each read once, so the walk ends, whatever an expired pin reads. */
 uint64_t ae_view_older(const ae_view *s, uint64_t past) {
-    for (;;) {
-        const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : 0;
-        if (!h || !(past >> 32) || epoch >= (uint32_t)past)
-            return s->below ? AE_HEAD_BASE : 0;
-        if (epoch <= s->epoch)
+    while (ae_past_history(past)) {
+        const ae_history *h = ae_view_at(s, ae_past_history(past), sizeof *h);
+        const ae_stamp stamp = h ? __atomic_load_n(&h->stamp, __ATOMIC_RELAXED) : 0;
+        const int32_t later = ae_stamp_distance(s->now->stamp, stamp);
+        if (!h || later >= ae_stamp_distance(s->now->stamp, ae_past_stamp(past)))
+            break;
+        if (later <= 0)
             return h->head;
-        past = ae_past(epoch, h->next);
+        past = ae_past(stamp, h->next);
     }
+    return s->below ? AE_HEAD_BASE : 0;
 }
 
 ae_place ae_view_place(const ae_view *s, uint64_t position) {

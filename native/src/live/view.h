@@ -27,7 +27,8 @@ int ae_view_bad_position(const ae_view *s, uint64_t position, aether_error *err)
 int ae_view_bad_id(const ae_view *s, uint64_t position, uint64_t id, aether_error *err);
 
 static inline int ae_view_check(const ae_view *s, aether_error *err) {
-    return __builtin_expect(ae_pin_held(s->pin, s->epoch), 1) ? AETHER_OK : ae_view_expired(s, err);
+    return __builtin_expect(ae_pin_held(s->now->pin, s->now->commit), 1) ? AETHER_OK
+                                                                         : ae_view_expired(s, err);
 }
 
 /* Fail with AETHER_E_CORRUPT: a list has more entries than there is room for. */
@@ -56,11 +57,12 @@ static inline const void *ae_view_entry(const ae_view *s, ae_ref ref, uint64_t b
 /* Return the head of a version that is older than the root's. */
 uint64_t ae_view_older(const ae_view *s, uint64_t past);
 
-static inline uint64_t ae_view_head(const ae_view *s, const ae_root *root) {
+/* `stamp`: the view's, by value: it would be loaded again for each list. */
+static inline uint64_t ae_view_head(const ae_view *s, ae_stamp stamp, const ae_root *root) {
     /* In this order: a new head is never seen without the past that says so. */
     const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
     const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
-    return __builtin_expect((uint32_t)past <= s->epoch, 1) ? head : ae_view_older(s, past);
+    return __builtin_expect(ae_stamp_is_after(ae_past_stamp(past), stamp), 0) ? ae_view_older(s, past) : head;
 }
 
 /* Return the position of the first entry of a list in the arena. */

@@ -35,8 +35,9 @@ void ae_writers_free(ae_writers *all) {
     all->lists = NULL;
 }
 
-void ae_writer_begin(ae_writer *w, uint32_t epoch) {
-    w->epoch = epoch;
+void ae_writer_begin(ae_writer *w, uint64_t commit) {
+    w->commit = commit;
+    w->stamp = ae_stamp_of(commit);
     w->num_touched = 0;
     w->num_noted = 0;
     w->num_unsummed = 0;
@@ -149,7 +150,7 @@ void ae_writer_unretire(ae_writer *w) {
 #define AHEAD 16 /* blocks to prefetch: freeing one writes into it */
 
 static void reclaim_lists(ae_writer *w, uint64_t oldest) {
-    while (w->first_retired < w->end_retired && w->retired[w->first_retired].epoch <= oldest) {
+    while (w->first_retired < w->end_retired && w->retired[w->first_retired].commit <= oldest) {
         const ae_retired r = w->retired[w->first_retired++];
         if (w->first_retired + AHEAD < w->end_retired)
             __builtin_prefetch(ae_arena_at(w->arena, w->retired[w->first_retired + AHEAD].ref), 1);
@@ -168,7 +169,7 @@ void ae_writers_reclaim(ae_writers *all, bool hard) {
     const ae_graph *g = all->graph;
     const uint64_t last = atomic_load_explicit(g->control.committed, memory_order_relaxed);
     if (hard)
-        ae_pins_reap(&g->pins, last, all->max_age);
+        ae_pins_reap(&g->pins, last > AE_STAMP_REACH ? last - AE_STAMP_REACH : 0, last, all->max_age);
     ae_pins_publish(g->control.committed, g->control.fences);
     const uint64_t oldest = ae_pins_look(&g->pins, g->control.committed).oldest;
     for (uint32_t i = 0; i < g->num_lists; i++)
@@ -227,14 +228,14 @@ static bool take_histories(ae_writer *w) {
 }
 
 static ae_ref new_history(ae_writer *w, aether_error *err) {
-    ae_ref ref = ae_histories_new(&w->histories, w->epoch);
+    ae_ref ref = ae_histories_new(&w->histories, w->commit);
     if (ref)
         return ref;
     if (!take_histories(w) && !w->all->apart) {
         ae_writers_reclaim(w->all, true);
         take_histories(w);
     }
-    ref = ae_histories_new(&w->histories, w->epoch);
+    ref = ae_histories_new(&w->histories, w->commit);
     if (!ref)
         full(w, sizeof(ae_history), err);
     return ref;
@@ -246,7 +247,7 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
     int rc = reserve_retired(w, drops, err);
     if (!rc)
         rc = reserve_touched(w, err);
-    if (rc || (uint32_t)past == w->epoch)
+    if (rc || ae_past_stamp(past) == w->stamp)
         return rc;
     ae_ref ref = 0; /* no history: the list was empty before, or the base's */
     if (past) {
@@ -266,7 +267,7 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
 }
 
 static const ae_history *history_of(const ae_writer *w, const ae_root *root) {
-    const ae_ref ref = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
+    const ae_ref ref = ae_past_history(atomic_load_explicit(&root->past, memory_order_relaxed));
     return ref ? ae_arena_at(w->arena, ref) : NULL;
 }
 

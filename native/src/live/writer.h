@@ -1,7 +1,7 @@
 /*
  * live/writer.h - memory of a transaction: what it has touched, what may be reused.
  *
- *   all       epoch 13, pins                                one for a graph
+ *   all       commit 13, pins                                one for a graph
  *   lists 0   touched   [ 7 | 9 | 7000 | ... ]              nodes whose list this commit has changed
  *             retired   [ {block, 12} {block, 12} | {block, 13} ]    superseded by that commit; oldest
  *                ^ reused once every pin is at 12 or later           first
@@ -26,7 +26,7 @@
 typedef struct ae_retired {
     ae_ref ref;
     uint32_t units;
-    uint32_t epoch; /* the commit that did without it */
+    uint64_t commit; /* that did without it */
 } ae_retired;
 
 struct ae_writers;
@@ -37,7 +37,8 @@ typedef struct ae_writer {
     ae_arena *arena;
     const ae_base *base; /* NULL: lists begin empty */
     struct ae_writers *all;
-    uint32_t epoch;         /* the commit that is being written */
+    uint64_t commit;        /* that is being written */
+    ae_stamp stamp;         /* its */
     uint64_t touched_nodes; /* that ever had a list */
     uint32_t *touched_in;   /* of them, in each huge page of the table */
     uint64_t num_touched_in;
@@ -84,7 +85,7 @@ void ae_writer_set_apart(ae_writer *w, ae_apart *apart);
 void ae_writer_rejoin(ae_writer *w, ae_apart *apart);
 
 /* Begin to write a commit. */
-void ae_writer_begin(ae_writer *w, uint32_t epoch);
+void ae_writer_begin(ae_writer *w, uint64_t commit);
 /* Return the head of a node's list as it is now; AE_HEAD_BASE: the list is the base's. */
 static inline uint64_t ae_writer_head(const ae_writer *w, uint32_t node) {
     const ae_root *root = ae_table_root(w->table, node);
@@ -112,7 +113,7 @@ void ae_writers_reclaim_some(ae_writers *all);
 /* ---- inline, as every change of a list comes by ---- */
 
 static inline void ae_writer_retire(ae_writer *w, ae_ref ref, uint32_t units) {
-    w->retired[w->end_retired++] = (ae_retired){ref, units, w->epoch};
+    w->retired[w->end_retired++] = (ae_retired){ref, units, w->commit};
     w->retired_units += units;
     w->all->retired_units += units;
 }
@@ -138,9 +139,9 @@ static inline void ae_writer_keep(ae_writer *w, uint8_t *arena, uint32_t node, a
                                   uint64_t past, ae_ref history) {
     if (history)
         *(ae_history *)(void *)(arena + (uint64_t)history * AE_UNIT) =
-            (ae_history){.head = head, .epoch = (uint32_t)past, .next = (ae_ref)(past >> 32)};
+            (ae_history){.head = head, .stamp = ae_past_stamp(past), .next = ae_past_history(past)};
     w->touched[w->num_touched++] = node;
-    atomic_store_explicit(&root->past, ae_past(w->epoch, history), memory_order_release);
+    atomic_store_explicit(&root->past, ae_past(w->stamp, history), memory_order_release);
 }
 
 #endif

@@ -2,7 +2,8 @@
  * pins.pml - commit, pin and reclaim of live graphs as a model for spin.
  *
  *   writer   touch: save the head in a history, store past, store head ... store committed;
- *            at any time between: membarrier, read the pins, reuse what is superseded
+ *            at any time between: membarrier, read the pins, reuse what is superseded, give the
+ *            version that all readers see a later stamp and no history (live/sweep.h)
  *   readers  load committed, pin (through a store buffer), load committed again;
  *            load head, load past, walk the histories, read the entries
  *
@@ -19,6 +20,8 @@
  *   HEAD_BEFORE_PAST   the writer stores the new head first
  *   PAST_LOADED_FIRST  the reader loads past before head
  *   PAST_RESTORED      undoing a transaction puts past back as well
+ *   SWEPT_TOO_LATE     the later stamp is that of the last commit, not of one that all readers have
+ *   SWEPT_TOO_SOON     a version that not all readers see loses its history
  *
  * Caveats: stores of the writer are seen in order and at once; x86 keeps the order, and C11's
  * release and acquire ask for it elsewhere. Only a reader's pin may lag behind: that is the one
@@ -140,6 +143,10 @@ proctype writer() {
     bool own, kept;
     do
     :: epoch <= COMMITS + 1 ->
+        if
+        :: epoch > 2 -> goto publish /* a commit of other lists */
+        :: true
+        fi;
         /* touch */
         d_step {
             old_block = head_block;
@@ -227,6 +234,7 @@ proctype writer() {
 #endif
         :: else
         fi;
+publish:
         atomic {
             shown_length[epoch] = head_length;
             shown[epoch * ROOM] = (head_length > 0 -> entry[head_block * ROOM] : 0);
@@ -250,7 +258,24 @@ proctype writer() {
             membarrier();
 #endif
             read_pins();
-            reuse()
+            reuse();
+            /* sweep, or not */
+            if
+#ifdef SWEPT_TOO_SOON
+            :: past_epoch != 0 ->
+#else
+            :: past_epoch != 0 && past_epoch <= oldest ->
+#endif
+                atomic {
+#ifdef SWEPT_TOO_LATE
+                    past_epoch = committed;
+#else
+                    past_epoch = (past_epoch <= oldest -> oldest : past_epoch);
+#endif
+                    past_history = 0
+                }
+            :: true
+            fi
         :: true
         fi;
 #endif
