@@ -127,6 +127,8 @@ static int open_block(ae_control *c, uint32_t num_relations, aether_error *err) 
     c->num_relations = num_relations;
     c->fences = __atomic_load_n(&h->fences, __ATOMIC_RELAXED);
     c->token = __atomic_load_n(&h->token, __ATOMIC_RELAXED);
+    c->arena_bytes = __atomic_load_n(&h->arena_bytes, __ATOMIC_RELAXED);
+    c->first_commit = __atomic_load_n(&h->first_commit, __ATOMIC_RELAXED);
     c->relations = malloc(num_relations * sizeof *c->relations);
     if (!c->relations)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
@@ -198,14 +200,6 @@ void ae_control_close(ae_control *c) {
     free(c->relations);
     c->relations = NULL;
     ae_shared_close(&c->memory);
-}
-
-uint64_t ae_control_arena_bytes(const ae_control *c) {
-    return header_of(c)->arena_bytes;
-}
-
-uint64_t ae_control_first_commit(const ae_control *c) {
-    return header_of(c)->first_commit;
 }
 
 void ae_control_retire(ae_control *c) {

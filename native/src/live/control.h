@@ -20,7 +20,8 @@
  * touched, used and retired are for statistics: they belong to no commit.
  *
  * Caveats: only the writer's process can write the block, and it may do so wrongly, or at any moment: what
- * the relations are is copied once, and numbers of nodes are checked against them.
+ * does not change is copied once, when the block is opened, and checked; numbers of nodes are checked against
+ * it, and no other file reads the block.
  */
 #ifndef AE_LIVE_CONTROL_H
 #define AE_LIVE_CONTROL_H
@@ -60,7 +61,9 @@ typedef struct ae_control {
     uint32_t num_relations;
     bool fences; /* the writer has no membarrier */
     uint64_t token;
-    uint64_t changes; /* of relations; the writer's */
+    uint64_t arena_bytes;
+    uint64_t first_commit; /* that the graph began with */
+    uint64_t changes;      /* of relations; the writer's */
 } ae_control;
 
 /* Check what a relation is to be; `r` is its number. */
@@ -76,9 +79,6 @@ void ae_control_close(ae_control *c);
 static inline const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r) {
     return &c->relations[r];
 }
-uint64_t ae_control_arena_bytes(const ae_control *c);
-/* Return the number of the commit that the graph began with. */
-uint64_t ae_control_first_commit(const ae_control *c);
 /* Say, and ask, whether the graph goes on in other memory. */
 void ae_control_retire(ae_control *c);
 bool ae_control_is_retired(const ae_control *c);

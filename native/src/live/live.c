@@ -337,7 +337,7 @@ void aether_live_count(const aether_live *g, aether_live_stats *out) {
     }
     const ae_pins_seen pins = ae_pins_look(&g->graph.pins, c->committed);
     const uint64_t now = ae_pins_now();
-    out->arena_bytes = ae_control_arena_bytes(c);
+    out->arena_bytes = c->arena_bytes;
     out->snapshots = pins.count;
     out->oldest_epoch = pins.oldest;
     out->oldest_age = pins.count && now > pins.since ? now - pins.since : 0;

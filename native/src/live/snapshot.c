@@ -372,7 +372,7 @@ int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_
         return ae_error_at(err, AETHER_E_RANGE, 0, (int64_t)since,
                            "commit %" PRIu64 " is after that of the snapshot, %" PRIu64, since,
                            s->now.commit);
-    const uint64_t first = ae_control_first_commit(&s->graph->control);
+    const uint64_t first = s->graph->control.first_commit;
     if (since && since < first)
         return ae_error_at(err, AETHER_E_UNSUPPORTED, 0, (int64_t)since,
                            "what has changed since commit %" PRIu64

@@ -186,7 +186,7 @@ void ae_writers_reclaim_some(ae_writers *all) {
 static int full(const ae_writer *w, uint64_t bytes, aether_error *err) {
     const ae_graph *g = w->all->graph;
     const ae_pins_seen seen = ae_pins_look(&g->pins, g->control.committed);
-    const uint64_t arena_bytes = ae_control_arena_bytes(&g->control);
+    const uint64_t arena_bytes = g->control.arena_bytes;
     if (seen.pid && w->all->retired_units)
         return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)bytes,
                            "arenas of %" PRIu64 " bytes have no room for a block of %" PRIu64 ": %" PRIu64
