@@ -323,11 +323,11 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         return self._store.closed
 
     @property
-    def _nodes(self) -> dict[str, NodeParts]:  # type: ignore[override]
+    def _nodes(self) -> Mapping[str, NodeParts]:  # type: ignore[override]
         return self.snapshot()._nodes
 
     @property
-    def _edges(self) -> dict[EdgeType, EdgeParts]:  # type: ignore[override]
+    def _edges(self) -> Mapping[EdgeType, EdgeParts]:  # type: ignore[override]
         return self.snapshot()._edges
 
     @property

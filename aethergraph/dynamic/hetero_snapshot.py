@@ -13,12 +13,13 @@ from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.keys import IdsByType, NodeIds
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts
 from aethergraph.dynamic.snapshot import (
+    NodeTables,
     OneCommit,
+    PartsByType,
     as_store,
     commit_before,
     edge_rows,
     fill_edges,
-    fill_nodes,
     snapshot_values,
     take_commit,
 )
@@ -43,17 +44,23 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         store, native_snapshot, self._watermark = take_commit(store, snapshot)
         self._store, self._taken = store, native_snapshot
         self._commit = native_snapshot.commit
-        nodes = {
-            name: NodeParts(store.count_nodes(name, native_snapshot)) for name in store.node_rows
-        }
-        for name, part in nodes.items():
-            fill_nodes(part, store, name, native_snapshot)
-        edges = {}
-        for kind in store.kinds.values():
+        tables = {name: NodeTables(store, name) for name in store.node_rows}
+
+        def make_nodes(name: str) -> NodeParts:
+            parts = NodeParts(store.count_nodes(name, native_snapshot))
+            tables[name].fill(parts, native_snapshot)
+            return parts
+
+        def make_edges(name: EdgeType) -> EdgeParts:
+            kind = store.kinds[name]
             numbers = native_snapshot.describe(kind.number)
             parts = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
-            edges[kind.name] = fill_edges(parts, kind, native_snapshot)
-        self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
+            return fill_edges(parts, kind, native_snapshot)
+
+        self._nodes, self._edges = (
+            PartsByType(tables, make_nodes), PartsByType(store.kinds, make_edges),
+        )  # fmt: skip
+        self._reader, self._closed = None, False
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from aethergraph.dynamic.keys import NodeIds, saving_keys
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import ClosedError, InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureTable
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
@@ -30,32 +30,73 @@ from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
 
 __all__ = [
+    "NodeTables",
     "OneCommit",
+    "PartsByType",
     "Snapshot",
     "as_store",
     "commit_before",
     "edge_rows",
     "snapshot_values",
     "fill_edges",
-    "fill_nodes",
 ]
 
 Ids = NDArray[np.int64]
 P = TypeVar("P", bound=EdgeParts)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
-def fill_nodes(
-    parts: NodeParts, store: LiveStore, name: str, snapshot: native.NativeSnapshot
-) -> None:
-    """Give ``parts`` the attributes of a node type as of the commit of a snapshot."""
-    tables = dict(store.node_rows[name])  # in one step: another thread may begin an attribute
-    count = parts.num_nodes
-    rows: dict[str, RowSource] = {
-        key: SnapshotRows(attr, count, snapshot) for key, attr in tables.items()
-    }
-    for key, source in tuple(store.node_sources[name].items()):  # these know no commits
-        rows[key] = NodesOfSource(source, lambda: count)
-    parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
+class NodeTables:
+    """Attributes of a node type as they are when a snapshot is taken; its rows are made later."""
+
+    __slots__ = ("_growing", "_sources")
+
+    def __init__(self, store: LiveStore, name: str) -> None:
+        # copies are made in one step: another thread may begin an attribute
+        self._growing, self._sources = store.node_rows[name].copy(), store.node_sources[name].copy()
+
+    def fill(self, parts: NodeParts, snapshot: native.NativeSnapshot) -> None:
+        """Give ``parts`` the attributes as of the commit of a snapshot."""
+        count = parts.num_nodes
+        rows: dict[str, RowSource] = {
+            key: SnapshotRows(attr, count, snapshot) for key, attr in self._growing.items()
+        }
+        for key, source in self._sources.items():  # these know no commits
+            rows[key] = NodesOfSource(source, lambda: count)
+        parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
+
+
+class PartsByType(Mapping[K, V]):
+    """Parts of a snapshot by type, each made when it is first asked for.
+
+    Args:
+        types: the types, in order.
+        make: makes the parts of a type.
+    """
+
+    __slots__ = ("_made", "_make", "_types")
+
+    def __init__(self, types: Collection[K], make: Callable[[K], V]) -> None:
+        self._types, self._make = types, make
+        self._made: dict[K, V] = {}
+
+    def __getitem__(self, name: K) -> V:
+        parts = self._made.get(name)
+        if parts is None:
+            if name not in self._types:
+                raise KeyError(name)
+            parts = self._made.setdefault(name, self._make(name))  # of two threads the first
+        return parts
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
 
 
 def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
@@ -275,9 +316,8 @@ class Snapshot(OneCommit, StoredGraph):
         numbers = native_snapshot.describe(kind.number)
         self._store, self._kind = store, kind
         self._taken: native.NativeSnapshot | None = native_snapshot
-        parts = GraphParts(numbers.num_src, numbers.num_edges)
-        fill_nodes(parts, store, kind.name[0], native_snapshot)
-        self._parts = fill_edges(parts, kind, native_snapshot)
+        self._tables = NodeTables(store, kind.name[0])
+        self._parts = None
         self._num_nodes, self._num_edges = numbers.num_src, numbers.num_edges
         self._commit, self._end_edge_ids = native_snapshot.commit, numbers.end_edge_ids
         self._path, self._storage = None, "live"
@@ -295,7 +335,7 @@ class Snapshot(OneCommit, StoredGraph):
         Raises:
             AbsentError: the nodes have no keys; see :attr:`DynamicGraph.ids`.
         """
-        self._live()
+        _ = self.native_snapshot  # ClosedError
         node_type = self._kind.name[0]
         self._store.keys_of(node_type)
         return NodeIds(self._store, node_type, self._num_nodes)
@@ -303,16 +343,31 @@ class Snapshot(OneCommit, StoredGraph):
     @property
     def native_snapshot(self) -> native.NativeSnapshot:
         """Native snapshot that the lists are of."""
-        self._live()
-        assert self._taken is not None
+        if self._taken is None:
+            raise ClosedError(f"{self._label()} was closed")
         return self._taken
+
+    def _live(self) -> GraphParts:
+        """Return the parts, which are made when they are first asked for."""
+        parts = self._parts
+        if parts is None:
+            native_snapshot = self.native_snapshot
+            parts = GraphParts(self._num_nodes, self._num_edges)
+            self._tables.fill(parts, native_snapshot)
+            self._parts = fill_edges(parts, self._kind, native_snapshot)
+        return parts
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._taken is None
 
     def close(self) -> None:
         """Let go of the commit; using the snapshot afterwards raises ClosedError."""
         self._parts = self._taken = None
 
     def __enter__(self) -> Snapshot:
-        self._live()
+        _ = self.native_snapshot  # ClosedError
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -451,7 +506,7 @@ class Snapshot(OneCommit, StoredGraph):
         return self._kind.form.order
 
     def __repr__(self) -> str:
-        if self._parts is None:
+        if self._taken is None:
             return f"Snapshot(commit={self._commit}, closed)"
         return (
             f"Snapshot(commit={self._commit}, num_nodes={self._num_nodes}, "

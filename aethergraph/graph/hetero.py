@@ -75,8 +75,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
     def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")
 
-    _nodes: dict[str, NodeParts]
-    _edges: dict[EdgeType, EdgeParts]
+    _nodes: Mapping[str, NodeParts]
+    _edges: Mapping[EdgeType, EdgeParts]
     _reader: GraphReader | None
     _path: str | None
     _storage: str

@@ -159,8 +159,8 @@ class Reordering:
 class TypedReordering:
     """Part of ``HeteroGraph``: orders of the nodes of all types, and the graph in another one."""
 
-    _nodes: dict[str, NodeParts]
-    _edges: dict[EdgeType, EdgeParts]
+    _nodes: Mapping[str, NodeParts]
+    _edges: Mapping[EdgeType, EdgeParts]
     _time_zone: str | None
     _time_attr: str | None
     _side_files: Mapping[str, str]

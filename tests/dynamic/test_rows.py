@@ -19,7 +19,7 @@ from support.processes import in_fork
 from support.strategies import examples
 from support.threads import repeating
 
-from aethergraph import DynamicGraph, FeatureTable, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, errors
 from aethergraph.dynamic import store
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.features import as_row_source
@@ -285,6 +285,24 @@ def test_attributes_come_and_go_and_snapshots_keep_theirs(tmp_path: Any) -> None
     graph.add_nodes(2)
     with pytest.raises(errors.InvalidArgumentError, match=r"has 3 rows, but num_nodes = 5"):
         graph.features = np.zeros((3, 1))
+
+
+def test_parts_of_a_typed_snapshot_are_made_when_asked_for_and_as_of_its_commit() -> None:
+    graph = DynamicHeteroGraph({"a": 3, "b": 4}, [("a", "to", "b"), ("b", "back", "a")])
+    graph["a"].attrs["x"] = np.arange(3.0)
+    graph["a"].attrs["gone"] = np.arange(3)
+    before = graph.snapshot()
+    graph["a"].attrs["y"] = np.arange(3)
+    graph["a"].attrs["gone"] = None
+    graph["a", "to", "b"].insert([0], [1])
+    after = graph.snapshot()
+    assert not before._nodes._made and not before._edges._made  # type: ignore[attr-defined]
+    assert set(before["a"].attrs) == {"x", "gone"} and set(after["a"].attrs) == {"x", "y"}
+    assert before["a", "to", "b"].num_edges == 0 and after["a", "to", "b"].num_edges == 1
+    assert list(after._nodes._made) == ["a"]  # type: ignore[attr-defined]
+    assert before.node_types == ["a", "b"] and ("b", "back", "a") in before
+    with pytest.raises(errors.InvalidArgumentError, match="'c'"):
+        before["c"]
 
 
 def test_attributes_begin_and_end_outside_of_transactions() -> None:
