@@ -451,7 +451,7 @@ class MemorySource(Protocol):
 
     @property
     def live_memory(self) -> Any:
-        """Address of an ``aether_live_memory`` (``aether.h``), which is copied.
+        """Address of an ``aether_live_memory`` (``aether/live.h``), which is copied.
 
         An integer, a ``ctypes.c_void_p`` or a cffi pointer. Its functions are called as long as the
         graph lives, which keeps this object.

@@ -1,6 +1,6 @@
 """Build ``aethergraph._native._core``: the C core, bound by cffi in API mode.
 
-``native/include/aether.h`` is the only description of the interface: the text between its
+The headers in ``native/include`` are the only description of the interface: the text between their
 ``CFFI BEGIN`` and ``CFFI END`` markers, without comments, is the cdef. All of
 ``native/src/**/*.c`` is compiled into the one extension module.
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from cffi import FFI
 
 # setuptools wants paths relative to setup.py's folder, where this file is run from.
-HEADER = Path("native/include/aether.h")
+INCLUDE = Path("native/include")
 SOURCES = Path("native/src")
 URING_LINK_ARGS = ["-l:liburing.a"]
 
@@ -43,14 +43,17 @@ aethergraph is compiled from C and this machine lacks {what}. Install it with on
 and run the installation again."""
 
 
-def read_cdef(header: str) -> str:
+def list_headers() -> list[Path]:
+    """Return the public headers: ``aether.h``, then the tiers, each of which includes it alone."""
+    return [INCLUDE / "aether.h", *sorted(INCLUDE.glob("aether/*.h"))]
+
+
+def read_cdef(header: str, name: str = "aether.h") -> str:
     """Return the declarations between the two CFFI markers, in the subset that cffi parses."""
     begin = re.search(r"/\*\s*CFFI BEGIN\s*\*/", header)
     end = re.search(r"/\*\s*CFFI END\s*\*/", header)
     if begin is None or end is None or end.start() < begin.end():
-        raise ValueError(
-            "aether.h: the CFFI BEGIN and CFFI END markers are missing or out of order"
-        )
+        raise ValueError(f"{name}: the CFFI BEGIN and CFFI END markers are missing or out of order")
     text = header[begin.end() : end.start()]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     text = re.sub(r"//[^\n]*", "", text)
@@ -165,7 +168,8 @@ def make_ffi() -> FFI:
     else:  # sanitizers know the sizes of arrays themselves
         compile_args += ["-D_FORTIFY_SOURCE=3"]
     ffi = FFI()
-    ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
+    for header in list_headers():
+        ffi.cdef(read_cdef(header.read_text(encoding="utf-8"), header.name))
     # aether_task.poll of the binding (aethergraph/_native/signals.py).
     ffi.cdef('extern "Python" int32_t aether_python_poll(void);')
     # aether_note_fn of the binding (aethergraph/_native/live_journal.py).
@@ -180,7 +184,8 @@ def make_ffi() -> FFI:
     )
     ffi.set_source(
         "aethergraph._native._core",
-        '#include "aether.h"\n',
+        "#define AETHER_EXPERIMENTAL\n"
+        + "".join(f'#include "{path.relative_to(INCLUDE)}"\n' for path in list_headers()),
         sources=list_sources(),
         include_dirs=["native/include", "native/src"],
         depends=sorted(p.as_posix() for p in Path("native").glob("*/**/*.[h]")),

@@ -11,6 +11,8 @@
  *
  * aether/topology.h is experimental. docs/tasks/own-graph.md has the same for Python.
  */
+#define AETHER_EXPERIMENTAL
+#include <aether/experimental.h>
 #include <aether/topology.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "aether.h"
+#include "aether/live.h"
 #include "log/crc32c.h"
 #include "must.h"
 #include "slots/layout.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "aether.h"
+#include "aether/live.h"
 
 static void save(const char *dir, const char *name, aether_table_info info) {
     char path[4096], rows[64] = {1, 2, 3};

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aether.h"
+#include "aether/build.h"
 
 #define MAX_TYPES     3
 #define MAX_RELATIONS 4

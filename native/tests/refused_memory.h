@@ -13,7 +13,7 @@
  *
  * A program that includes this is called test_no_memory*, and has a function prepare(), which makes
  * what its scenarios share. tests/packaging/test_refused_memory.py holds that every function of
- * aether.h that may allocate is in one of these programs.
+ * the headers that may allocate is in one of these programs.
  */
 #ifndef AE_TESTS_REFUSED_MEMORY_H
 #define AE_TESTS_REFUSED_MEMORY_H

@@ -35,7 +35,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aether.h"
+#define AETHER_EXPERIMENTAL
+#include "aether/build.h"
+#include "aether/experimental.h"
+#include "aether/io.h"
+#include "aether/live.h"
 
 #define TEST_MAX 256
 

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 
-#include "aether.h"
+#include "aether/live.h"
 
 typedef struct counter {
     uint64_t most, reserved, committed, released;

@@ -26,8 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def stage_headers(folder: Path) -> Path:
     """Put the headers into ``folder`` as ``make -C native install`` does; return the folder."""
-    (folder / "aether").mkdir(parents=True)
-    shutil.copy(ROOT / "native/include/aether.h", folder)
+    shutil.copytree(ROOT / "native/include", folder)
     shutil.copy(next((ROOT / "native/src").glob("*/topology.h")), folder / "aether")
     return folder
 

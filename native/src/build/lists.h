@@ -24,7 +24,7 @@
 #ifndef AE_BUILD_LISTS_H
 #define AE_BUILD_LISTS_H
 
-#include "aether.h"
+#include "aether/build.h"
 
 /* Buckets and slices into which aether_build_lists cuts its work; depends on sizes only. */
 typedef struct ae_build_shape {

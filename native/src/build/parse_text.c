@@ -9,7 +9,7 @@
  */
 #include <inttypes.h>
 
-#include "aether.h"
+#include "aether/build.h"
 #include "core/error.h"
 
 #define MOST_DIGITS 18u /* always below 2^63 */

@@ -10,6 +10,7 @@
  */
 #include <inttypes.h>
 
+#include "aether/build.h"
 #include "core/error.h"
 
 #define NUMBERS 192 /* of a block */

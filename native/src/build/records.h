@@ -28,7 +28,7 @@
 
 #include <string.h>
 
-#include "aether.h"
+#include "aether/build.h"
 
 /* Return the id of id_bytes (4|8) at `record`, which need not be aligned. */
 static inline uint64_t ae_record_id(const char *record, uint32_t id_bytes) {

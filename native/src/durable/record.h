@@ -13,6 +13,7 @@
 #ifndef AE_DURABLE_RECORD_H
 #define AE_DURABLE_RECORD_H
 
+#include "aether/live.h"
 #include "log/log.h"
 #include "os/scratch.h"
 

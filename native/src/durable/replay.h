@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "aether/live.h"
 #include "log/log.h"
 #include "os/scratch.h"
 

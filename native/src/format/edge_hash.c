@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"

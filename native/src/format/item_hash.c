@@ -1,6 +1,7 @@
 /* Additive checksums, for files that grow or are read in pieces. */
 #include <stdatomic.h>
 
+#include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "aether.h"
+#include "aether/io.h"
 #include "io/tier.h"
 
 #define AE_IO_PAGE          4096u /* alignment of ae_io_alloc(), enough for every direct read */

@@ -9,7 +9,7 @@
 #ifndef AE_IO_ORDERED_H
 #define AE_IO_ORDERED_H
 
-#include "aether.h"
+#include "aether/io.h"
 
 /* Bytes of every part but the last: whole words, pages, and groups of 40 bytes
  * (topology/blocks.h). */

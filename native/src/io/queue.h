@@ -25,7 +25,7 @@
 
 #include <stdbool.h>
 
-#include "aether.h"
+#include "aether/io.h"
 #include "io/tier.h"
 
 typedef struct ae_io_queue ae_io_queue;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* All tiers, in the order in which AETHER_IO_AUTO tries them; the last one works everywhere. A new
- * one is a line here, and its number in aether.h. */
+ * one is a line here, and its number in aether/io.h. */
 static const ae_io_tier_ops *const tiers[] = {
     &ae_io_uring,
     &ae_io_pread,

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-#include "aether.h"
+#include "aether/io.h"
 
 struct ae_io_batch;
 

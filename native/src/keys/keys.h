@@ -28,7 +28,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "aether.h"
+#include "aether/build.h"
 
 typedef struct ae_key {
     const char *data;

@@ -12,7 +12,7 @@
 #ifndef AE_LIVE_JOURNAL_H
 #define AE_LIVE_JOURNAL_H
 
-#include "aether.h"
+#include "aether/live.h"
 
 typedef struct ae_journal ae_journal;
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aether/io.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "os/write.h"

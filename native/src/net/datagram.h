@@ -11,7 +11,8 @@
 
 #include <stdbool.h>
 
-#include "aether.h"
+#define AETHER_EXPERIMENTAL
+#include "aether/experimental.h"
 
 enum { AE_DATAGRAM_HEAD = 24 };
 

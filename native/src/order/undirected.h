@@ -27,7 +27,7 @@
 #ifndef AE_ORDER_UNDIRECTED_H
 #define AE_ORDER_UNDIRECTED_H
 
-#include "aether.h"
+#include "aether/build.h"
 
 /* Nodes of which lists can be made. */
 #define AE_ORDER_MOST (UINT64_C(0xFFFFFFFF) - 1)

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "aether.h"
+#include "aether/io.h"
 #include "os/sigbus.h"
 
 #define ADVICE_DROP 4

@@ -23,14 +23,14 @@
  * remove the temporary of a living writer on another, whose commit then fails. In a
  * forked child the handle can only be dropped; the temporary
  * belongs to the process that made it. Hard links to the old file keep the old
- * content. The functions are declared in aether.h.
+ * content. The functions are declared in aether/io.h.
  */
 #ifndef AE_OS_REPLACE_H
 #define AE_OS_REPLACE_H
 
 #include <stdbool.h>
 
-#include "aether.h"
+#include "aether/io.h"
 
 #define AE_REPLACE_SUFFIX ".aether-tmp"
 

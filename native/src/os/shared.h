@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-#include "aether.h"
+#include "aether/live.h"
 
 typedef struct ae_shared {
     uint8_t *data; /* NULL: nothing is mapped */

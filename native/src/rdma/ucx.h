@@ -16,7 +16,8 @@
 
 #include <stdbool.h>
 
-#include "aether.h"
+#define AETHER_EXPERIMENTAL
+#include "aether/experimental.h"
 
 #ifdef AE_HAVE_UCX
 #include <ucp/api/ucp.h>

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aether/live.h"
 #include "core/error.h"
 #include "core/failure.h"
 #include "core/task.h"

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "aether/live.h"
 #include "core/error.h"
 #include "sample/state.h"
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "aether/live.h"
 #include "core/error.h"
 #include "sample/draw/weight_sums.h"
 #include "sample/hgt.h"

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "aether/live.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "slots/layout.h"

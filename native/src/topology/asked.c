@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AETHER_EXPERIMENTAL
+#include "aether/experimental.h"
 #include "core/error.h"
 #include "core/task.h"
 #include "topology/topology.h"

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
+#include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"

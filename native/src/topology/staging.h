@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 
+#include "aether/io.h"
 #include "os/scratch.h"
 
 #define AE_STAGING_WINDOW (2u << 20) /* window_bytes, where none are given */

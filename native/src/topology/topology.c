@@ -3,6 +3,9 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
+#define AETHER_EXPERIMENTAL
+#include "aether/experimental.h"
+#include "aether/io.h"
 #include "core/error.h"
 #include "core/task.h"
 

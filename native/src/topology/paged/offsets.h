@@ -21,7 +21,7 @@
 #ifndef AE_TOPOLOGY_PAGED_OFFSETS_H
 #define AE_TOPOLOGY_PAGED_OFFSETS_H
 
-#include "aether.h"
+#include "aether/io.h"
 
 typedef struct ae_offsets ae_offsets;
 
