@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run the commands in the heads of the examples, and README.md's for a topology, as a user types them: from the root
-# of the source tree, in a shell that knows nothing of ours. The library is compiled in $BUILD.
+# of the source tree, in a shell that knows nothing of ours. The library is compiled in $BUILD. Then compare what it
+# exports with what the installed headers declare.
 set -eu
 
 native=$(cd "$(dirname "$0")/.." && pwd)
@@ -33,3 +34,15 @@ cp "$native/examples/topology.c" "$folder/program.c"
 diff "$native/examples/topology.out" "$folder/program.out" || { echo "FAIL  README.md"; exit 1; }
 test -e "$folder/ring.so"
 echo "ok    README.md"
+
+# Declarations begin at the left margin, as clang-format leaves them.
+declared() { sed -n '/CFFI BEGIN/,/CFFI END/s/^[a-z][a-z0-9_ *]*\(aether_[a-z0-9_]*\)(.*/\1/p' "$1"; }
+
+cd "$folder/home/.local"
+nm -D --defined-only lib/libaether.so | awk '{print $3}' | sort >"$folder/exported"
+for header in include/aether.h include/aether/*.h; do declared "$header"; done | sort >"$folder/declared"
+diff "$folder/declared" "$folder/exported" || { echo "FAIL  symbols (<: declared alone, >: exported alone)"; exit 1; }
+for header in include/aether.h include/aether/*.h; do
+    count=$(declared "$header" | wc -l)
+    [ "$count" -eq 0 ] || echo "ok    ${header#include/} ($count functions)"
+done
