@@ -59,20 +59,23 @@ class SampleNumbers:
     """Native arrays of counts that a sampling call fills, one behind the other.
 
     Attributes:
-        counts: nodes by type, then edges by relation.
-        hop_nodes: nodes by type and hop.
-        hop_edges: edges by relation and hop.
+        counts: nodes by type, then edges by relation, nodes by type and hop, edges by relation and
+            hop.
+        handle: the ``aether_sample_counts *`` of all.
     """
 
-    __slots__ = ("_length", "_shape", "counts", "hop_edges", "hop_nodes")
+    __slots__ = ("_length", "_shape", "counts", "handle")
 
     def __init__(self, shape: SampleShape) -> None:
         types, relations, hops, _ = self._shape = shape
         by_hop = types + relations, types * (hops + 1), relations * hops
         self._length = sum(by_hop)
         self.counts = ffi.new("uint64_t[]", self._length)
-        self.hop_nodes = self.counts + by_hop[0]
-        self.hop_edges = self.hop_nodes + by_hop[1]
+        hop_nodes = self.counts + by_hop[0]
+        self.handle = ffi.new("aether_sample_counts *")
+        self.handle.size = ffi.sizeof("aether_sample_counts")
+        self.handle.hop_nodes, self.handle.hop_edges = hop_nodes, hop_nodes + by_hop[1]
+        self.handle.num_nodes, self.handle.num_edges = self.counts, self.counts + types
 
     def read(self) -> tuple[list[int], list[list[int]], list[list[int]]]:
         """Return counts (nodes by type, edges by relation), nodes by hop, edges by hop."""

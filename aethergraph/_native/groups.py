@@ -302,14 +302,12 @@ class NativeGroup:
 
     def _take_all(self, count: int, form: type[S]) -> Iterator[S]:
         out = ffi.new("aether_sampler **")
-        numbers, num_types = self._numbers, self._shape.num_types
         for i in range(count):
             if self._guards:
                 begin_read(self._guards[0])
             code = lib.aether_group_take(
-                self._handle, i, numbers.hop_nodes, numbers.hop_edges, numbers.counts,
-                numbers.counts + num_types, out, lend(None, 0), self._err,
-            )  # fmt: skip
+                self._handle, i, self._numbers.handle, out, lend(None, 0), self._err
+            )
             if code:
                 self._end(code)
             sample = self._export(out[0], form)

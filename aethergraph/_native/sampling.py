@@ -311,17 +311,13 @@ class NativeSampler:
         exclude: Sequence[Ids | None] | None,
     ) -> None:
         """Draw a sample, which stays in the native sampler until it is exported."""
-        numbers = self._numbers
         lent = self._lend(seeds, key, since, until, exclude)
         self._begin()
         code = lib.aether_sample_typed(
             self._handle,
             self._seeds,
             self._options,
-            numbers.hop_nodes,
-            numbers.hop_edges,
-            numbers.counts,
-            numbers.counts + self.num_types,
+            self._numbers.handle,
             self._err,
         )
         del lent
@@ -389,10 +385,8 @@ class NativeSampler:
         """Return the ``aether_packing *`` of a form, with this sampler's numbers."""
         packed = self._packing
         if packed is None:
-            numbers = self._numbers
             packed = self._packing = ffi.new("aether_packing *")
-            packed.hop_nodes, packed.hop_edges = numbers.hop_nodes, numbers.hop_edges
-            packed.num_nodes, packed.num_edges = numbers.counts, numbers.counts + self.num_types
+            packed.counts = self._numbers.handle
             packed.num_hops = self._options.num_hops
         assert packing.num_hops == packed.num_hops
         packed.parts, packed.num_parts = packing.parts, packing.num_parts
@@ -411,15 +405,15 @@ class NativeSampler:
         counts = ffi.new("int64_t[]", [k for row in num_samples for k in row])
         options = ffi.new("aether_hgt_options *", (key, counts, hops, limit, thread_task()))
         hop_nodes = ffi.new("uint64_t[]", self.num_types * (hops + 1))
+        numbers = ffi.new("aether_sample_counts *", self._numbers.handle[0])
+        numbers.hop_nodes = hop_nodes
         lent = [lend_seeds(self._seeds[t], t, seeds, None, None) for t in range(self.num_types)]
         self._begin()
         code = lib.aether_sample_hgt(
             self._handle,
             self._seeds,
             options,
-            hop_nodes,
-            self._numbers.counts,
-            self._numbers.counts + self.num_types,
+            numbers,
             self._err,
         )
         del lent

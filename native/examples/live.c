@@ -54,15 +54,20 @@ static void sample(aether_sampler *sampler, const char *when) {
     enum { ROOM = 8 };
     const int64_t seed = 0, fanout = -1;
     const aether_sample_options options = {.fanouts = &fanout, .num_hops = 1, .num_threads = 1};
-    uint64_t hop_nodes[2], hop_edges[1], totals[2];
+    uint64_t hop_nodes[2], hop_edges[1], num_nodes, num_edges;
+    const aether_sample_counts counts = {.size = sizeof counts,
+                                         .hop_nodes = hop_nodes,
+                                         .hop_edges = hop_edges,
+                                         .num_nodes = &num_nodes,
+                                         .num_edges = &num_edges};
     int64_t node[ROOM], row[ROOM];
     aether_error err = {0};
-    check(aether_sample(sampler, &seed, 1, &options, hop_nodes, hop_edges, totals, &err), &err);
-    if (totals[0] > ROOM || totals[1] > ROOM)
+    check(aether_sample(sampler, &seed, 1, &options, &counts, &err), &err);
+    if (num_nodes > ROOM || num_edges > ROOM)
         exit(1);
-    check(aether_sample_export(sampler, 8, totals[0], totals[1], node, row, NULL, NULL, NULL, &err), &err);
+    check(aether_sample_export(sampler, 8, num_nodes, num_edges, node, row, NULL, NULL, NULL, &err), &err);
     printf("%s:", when);
-    for (uint64_t i = 0; i < totals[1]; i++)
+    for (uint64_t i = 0; i < num_edges; i++)
         printf(" %" PRId64 " -> 0", node[row[i]]);
     printf("\n");
 }

@@ -95,24 +95,29 @@ int main(void) {
     /* For each batch. The key decides all draws: the same key gives the same sample, on any machine. */
     const int64_t seeds[] = {0}, fanouts[HOPS] = {2, 2};
     const aether_sample_options options = {.key = 7, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
-    uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], totals[2];
+    uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], num_nodes, num_edges;
+    const aether_sample_counts counts = {.size = sizeof counts,
+                                         .hop_nodes = hop_nodes,
+                                         .hop_edges = hop_edges,
+                                         .num_nodes = &num_nodes,
+                                         .num_edges = &num_edges};
     aether_guard();
-    check(aether_sample(sampler, seeds, 1, &options, hop_nodes, hop_edges, totals, &err), &err);
+    check(aether_sample(sampler, seeds, 1, &options, &counts, &err), &err);
 
-    int64_t *node = calloc(totals[0], sizeof *node), *row = calloc(totals[1], sizeof *row);
-    int64_t *col = calloc(totals[1], sizeof *col), *edge = calloc(totals[1], sizeof *edge);
-    float *x = calloc(totals[0] * DIMS, sizeof *x);
+    int64_t *node = calloc(num_nodes, sizeof *node), *row = calloc(num_edges, sizeof *row);
+    int64_t *col = calloc(num_edges, sizeof *col), *edge = calloc(num_edges, sizeof *edge);
+    float *x = calloc(num_nodes * DIMS, sizeof *x);
     if (!node || !row || !col || !edge || !x)
         return 1;
-    check(aether_sample_export(sampler, 8, totals[0], totals[1], node, row, col, edge, NULL, &err), &err);
-    check(aether_gather(&rows, node, 8, totals[0], x, totals[0] * DIMS * sizeof *x, AETHER_F32, NULL, &err),
+    check(aether_sample_export(sampler, 8, num_nodes, num_edges, node, row, col, edge, NULL, &err), &err);
+    check(aether_gather(&rows, node, 8, num_nodes, x, num_nodes * DIMS * sizeof *x, AETHER_F32, NULL, &err),
           &err);
     check(aether_file_check(file, &err), &err); /* what was read was there */
 
-    printf("%" PRIu64 " nodes, %" PRIu64 " edges, aether %s\n", totals[0], totals[1], aether_version());
-    for (uint64_t i = 0; i < totals[1]; i++)
+    printf("%" PRIu64 " nodes, %" PRIu64 " edges, aether %s\n", num_nodes, num_edges, aether_version());
+    for (uint64_t i = 0; i < num_edges; i++)
         printf("%" PRId64 " -> %" PRId64 " (edge %" PRId64 ")\n", node[row[i]], node[col[i]], edge[i]);
-    for (uint64_t i = 0; i < totals[0]; i++)
+    for (uint64_t i = 0; i < num_nodes; i++)
         printf("row of %" PRId64 ": %g %g\n", node[i], x[i * DIMS], x[i * DIMS + 1]);
 
     free(node);

@@ -86,11 +86,16 @@ int main(void) {
     const aether_seeds given = {.ids = seeds, .count = 2};
     const aether_sample_options options = {.key = 7, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
     uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], nodes, edges;
+    const aether_sample_counts counts = {.size = sizeof counts,
+                                         .hop_nodes = hop_nodes,
+                                         .hop_edges = hop_edges,
+                                         .num_nodes = &nodes,
+                                         .num_edges = &edges};
     int64_t node[NODES], row[64], col[64], edge[64];
     aether_sampler *sampler = NULL;
     int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &sampler, &err);
     if (!rc)
-        rc = aether_sample_typed(sampler, &given, &options, hop_nodes, hop_edges, &nodes, &edges, &err);
+        rc = aether_sample_typed(sampler, &given, &options, &counts, &err);
     if (!rc)
         rc = aether_sample_export(sampler, 8, nodes, edges, node, row, col, edge, NULL, &err);
     if (rc)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "aether.h"
+#include "core/options.h"
 
 #define MAX_NODES   64
 #define MAX_EDGES   512
@@ -125,7 +126,9 @@ static int sample_hgt(aether_sampler *s, const int64_t *seeds, uint64_t num_seed
                                         .num_samples = o->fanouts,
                                         .num_hops = o->num_hops,
                                         .max_neighbors = (uint32_t)o->key % 8};
-    return aether_sample_hgt(s, &all, &options, r->hop_nodes, r->totals, r->totals + 1, NULL);
+    return aether_sample_hgt(s, &all, &options,
+                             AE_SIZED(aether_sample_counts, r->hop_nodes, NULL, r->totals, r->totals + 1),
+                             NULL);
 }
 
 static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint64_t num_seeds,
@@ -135,7 +138,9 @@ static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint
     if (o->flags & HGT)
         r->rc = sample_hgt(s, seeds, num_seeds, o, r);
     else
-        r->rc = aether_sample(s, seeds, num_seeds, o, r->hop_nodes, r->hop_edges, r->totals, NULL);
+        r->rc = aether_sample(
+            s, seeds, num_seeds, o,
+            AE_SIZED(aether_sample_counts, r->hop_nodes, r->hop_edges, r->totals, r->totals + 1), NULL);
     if (r->rc || r->totals[0] > MAX_OUT || r->totals[1] > MAX_OUT)
         return;
     require(!aether_sample_export(s, 8, r->totals[0], r->totals[1], r->node, r->row, r->col, r->edge,

@@ -5,6 +5,7 @@
  * gives; if the lists are sound, also a sample of the right size that keeps to
  * weights and times.
  */
+#include "core/options.h"
 #include "typed_input.h"
 
 #define MAX_SEEDS   24
@@ -259,8 +260,9 @@ static bool sample(aether_sampler *s, const graph *g, const request *q, uint32_t
     aether_sample_options o = q->options;
     uint64_t total = 0;
     o.num_threads = threads;
-    r->rc =
-        aether_sample_typed(s, q->seeds, &o, r->hop_nodes, r->hop_edges, r->num_nodes, r->num_edges, NULL);
+    r->rc = aether_sample_typed(
+        s, q->seeds, &o,
+        AE_SIZED(aether_sample_counts, r->hop_nodes, r->hop_edges, r->num_nodes, r->num_edges), NULL);
     if (r->rc)
         return false;
     for (uint32_t t = 0; t < g->num_types; t++)

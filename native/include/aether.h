@@ -67,6 +67,8 @@
  *     edge types and hops that the caller made the handle with.
  *   - Memory passed in is borrowed for the call, unless the function says that
  *     the handle keeps borrowing it; the caller then keeps it alive.
+ *   - A struct whose first field is `size` is set to zeros, and that field to its sizeof: a later version
+ *     may have more fields at its end, which then are zero.
  *   - Handles made by open/create are released by close/destroy, which accept
  *     NULL. A handle is used by one thread at a time, except aether_file,
  *     aether_topology, aether_weight_sums, aether_io, aether_values and
@@ -467,6 +469,15 @@ typedef struct aether_sample_options {
     aether_task *task;              /* looked at by the call and by the export of its result; NULL: none */
 } aether_sample_options;
 
+/* Where the counts of a sample are written. */
+typedef struct aether_sample_counts {
+    uint64_t size;       /* sizeof(aether_sample_counts) */
+    uint64_t *hop_nodes; /* [types][num_hops + 1]: new nodes per hop (hop 0: the seeds, duplicates kept) */
+    uint64_t *hop_edges; /* [relations][num_hops]: edges per hop (induced: zeros) */
+    uint64_t *num_nodes; /* [types]: of all hops */
+    uint64_t *num_edges; /* [relations] */
+} aether_sample_counts;
+
 /* ---- Sampling: one node type --------------------------------------------- */
 
 /* Scratch memory of a sampler, and its last sample. One thread at a time. */
@@ -481,17 +492,14 @@ void aether_sampler_destroy(aether_sampler *s);
 uint64_t aether_sampler_memory(const aether_sampler *s);
 
 /* Sample the neighbours of the seeds, hop by hop; the result stays in `s` until the next call.
- *   hop_nodes[num_hops+1]  new nodes per hop (hop 0: the seeds, duplicates kept)
- *   hop_edges[num_hops]    edges per hop (induced: zeros; totals has their number)
- *   totals[2]              nodes, edges
  * Seeds that are the same node have a slot each, with equal edges into each slot; where the node
  * is a source, the first slot is named. (Disjoint: every slot draws its own.)
  * Without replacement every set of `fanout` neighbours of a node is as likely as
  * any other, but the order within the set is not random: whoever cuts an answer
  * short does not get a fair smaller sample. */
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
-                  const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
-                  uint64_t *totals, aether_error *err);
+                  const aether_sample_options *options, const aether_sample_counts *counts,
+                  aether_error *err);
 
 /* Copy the last sample out, as int64 (out_bytes 8) or int32 (4). num_nodes and num_edges are the
  * lengths of the arrays, and those of the sample (else AETHER_E_INVALID):
@@ -566,16 +574,11 @@ int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_r
                                 const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
                                 aether_error *err);
 
-/* Sample from seeds of every node type; the result stays in `s` until the next call.
- *   options->fanouts[relations][hops], seeds[types],
- *   hop_nodes[types][hops+1]  new nodes per hop (hop 0: the seeds, duplicates kept)
- *   hop_edges[relations][hops]  edges per hop (induced: zeros)
- *   num_nodes[types], num_edges[relations]  totals
- * In a disjoint sample seeds are numbered through the types in order. Equal seeds and the order
- * of draws are as aether_sample() says. After an error the sample is empty. */
+/* Sample from seeds[types] of every node type, with options->fanouts[relations][hops]; the result stays in
+ * `s` until the next call. In a disjoint sample seeds are numbered through the types in order. Equal seeds
+ * and the order of draws are as aether_sample() says. After an error the sample is empty. */
 int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
-                        uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
-                        aether_error *err);
+                        const aether_sample_counts *counts, aether_error *err);
 
 /* ---- Export of typed samples --------------------------------------------- */
 
@@ -648,9 +651,8 @@ int aether_group_gather(aether_group *g, uint32_t relation, const aether_values 
 /* Complete sample i and hand it out, once. The counts are those of aether_sample_typed(). `out` is
  * for the export functions only, until another sample is taken or made, or
  * aether_group_release() is called; `task` is looked at until then. */
-int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
-                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_task *task,
-                      aether_error *err);
+int aether_group_take(aether_group *g, uint32_t i, const aether_sample_counts *counts, aether_sampler **out,
+                      aether_task *task, aether_error *err);
 /* Give back the memory of the sample that was taken last. */
 void aether_group_release(aether_group *g);
 
@@ -668,11 +670,10 @@ typedef struct aether_hgt_options {
 
 /* Sample by HGT on a sampler of aether_sampler_create_typed(). Each hop draws num_samples nodes of
  * every type from those next to what was sampled before, in proportion to the square of the sum of
- * 1 / degree over the edges to the node. The edges are all those among the sampled nodes.
- *   seeds[types] have no bounds; hop_nodes[types][hops+1], num_nodes[types], num_edges[relations]
- * Nodes of a hop come in the order of their draws. */
+ * 1 / degree over the edges to the node. The edges are all those among the sampled nodes; counts->hop_edges
+ * stays as it is. seeds[types] have no bounds. Nodes of a hop come in the order of their draws. */
 int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *options,
-                      uint64_t *hop_nodes, uint64_t *num_nodes, uint64_t *num_edges, aether_error *err);
+                      const aether_sample_counts *counts, aether_error *err);
 
 /* ---- Sampling: contexts of rows ------------------------------------------ */
 

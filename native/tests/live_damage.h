@@ -8,6 +8,7 @@
 #ifndef AE_LIVE_DAMAGE_H
 #define AE_LIVE_DAMAGE_H
 
+#include "core/options.h"
 #include "live/handle.h"
 
 #define LIVE_DAMAGE_NODES     64
@@ -92,7 +93,8 @@ static inline void live_read(const aether_live *reader) {
                 aether_topology_own_values(t, AETHER_OWN_TIMES, &v, 1, ids, 4096, NULL, NULL);
             }
     if (aether_sampler_create(t, &sampler, NULL) == AETHER_OK)
-        aether_sample(sampler, seeds, LIVE_DAMAGE_NODES, &o, hop_nodes, hop_edges, totals, NULL);
+        aether_sample(sampler, seeds, LIVE_DAMAGE_NODES, &o,
+                      AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), NULL);
     aether_sampler_destroy(sampler);
     uint64_t count;
     aether_snapshot_changed(s, 0, AETHER_LIVE_CSC, 1, ids, 4096, &count, NULL, NULL);

@@ -40,6 +40,7 @@
 #include "aether/experimental.h"
 #include "aether/io.h"
 #include "aether/live.h"
+#include "core/options.h"
 
 #define TEST_MAX 256
 

@@ -96,7 +96,9 @@ static int draw(aether_topology *t, uint32_t threads, counts *c, int64_t **out, 
         .key = 7, .fanouts = fanouts, .num_hops = 2, .num_threads = threads};
     int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
     if (!rc)
-        rc = aether_sample_typed(s, &seeds, &options, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges, err);
+        rc = aether_sample_typed(
+            s, &seeds, &options,
+            AE_SIZED(aether_sample_counts, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges), err);
     *out = rc ? NULL : calloc(c->nodes + 3 * c->edges + 1, 8);
     if (*out) {
         int64_t *row = *out + c->nodes;
@@ -151,7 +153,9 @@ static int draw_by_weight(aether_topology *t, bool own, uint32_t flags, uint64_t
         .key = 7, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1, .exclude = &excluded};
     int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
     for (int turn = 0; !rc && turn < 2; turn++)
-        rc = aether_sample_typed(s, &seeds, &options, c.hop_nodes, c.hop_edges, &c.nodes, &c.edges, err);
+        rc = aether_sample_typed(s, &seeds, &options,
+                                 AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, &c.nodes, &c.edges),
+                                 err);
     int64_t *out = rc ? NULL : calloc(c.nodes + 3 * c.edges + 1, 8);
     if (out) {
         int64_t *row = out + c.nodes;

@@ -318,7 +318,9 @@ static const uint32_t all_flags[] = {0,
 static int sample(aether_sampler *s, const request *r, int side, counts *c, aether_error *err) {
     aether_sample_options o = r->options;
     o.exclude = &r->exclude[side];
-    return aether_sample_typed(s, &r->seeds, &o, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges, err);
+    return aether_sample_typed(
+        s, &r->seeds, &o, AE_SIZED(aether_sample_counts, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges),
+        err);
 }
 
 static void compare_samples(const ae_topology_ops *ops, bool weighted, bool timed) {
@@ -463,7 +465,9 @@ static void compare_group(const ae_topology_ops *ops, uint32_t flags) {
     for (uint32_t m = 0; m < MEMBERS; m++) {
         counts a = {0}, b = {0};
         aether_sampler *own;
-        REQUIRE_OK(aether_group_take(g, m, a.hop_nodes, a.hop_edges, &a.nodes, &a.edges, &own, NULL, &err),
+        REQUIRE_OK(aether_group_take(
+                       g, m, AE_SIZED(aether_sample_counts, a.hop_nodes, a.hop_edges, &a.nodes, &a.edges),
+                       &own, NULL, &err),
                    err);
         REQUIRE_OK(sample(twin, &r[m], 1, &b, &err), err);
         CHECK(compare(own, twin, &a, &b, flags & AETHER_SAMPLE_DISJOINT) > 100);
@@ -493,7 +497,10 @@ TEST(hgt) {
             const aether_hgt_options o = {
                 .key = 3, .num_samples = num_samples, .num_hops = 2, .max_neighbors = 50};
             aether_error err = {0};
-            CHECK_OK(aether_sample_hgt(s[i], &r.seeds, &o, c[i].hop_nodes, &c[i].nodes, &c[i].edges, &err),
+            CHECK_OK(aether_sample_hgt(
+                         s[i], &r.seeds, &o,
+                         AE_SIZED(aether_sample_counts, c[i].hop_nodes, NULL, &c[i].nodes, &c[i].edges),
+                         &err),
                      err);
         }
         CHECK(compare(s[0], s[1], &c[0], &c[1], false) > 100);
@@ -609,7 +616,9 @@ TEST(a_weight_that_is_none_is_named_by_its_edge) {
     counts n;
     aether_error err = {0};
     aether_sampler *s = make_sampler(own_relation(p, true, false));
-    CHECK_CODE(aether_sample_typed(s, &seeds, &o, n.hop_nodes, n.hop_edges, &n.nodes, &n.edges, &err),
+    CHECK_CODE(aether_sample_typed(
+                   s, &seeds, &o,
+                   AE_SIZED(aether_sample_counts, n.hop_nodes, n.hop_edges, &n.nodes, &n.edges), &err),
                AETHER_E_INVALID);
     CHECK_EQ(err.position, edge_of(8, 2));
     aether_sampler_destroy(s);

@@ -172,9 +172,13 @@ static void check_group(aether_group *g, aether_sampler *alone, batches *b) {
         const uint32_t m = MEMBERS - 1 - i; /* in any order */
         counts x = {0}, y = {0};
         aether_sampler *s;
-        REQUIRE_OK(aether_group_take(g, m, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
-        REQUIRE_OK(aether_sample_typed(alone, b->seeds[m], &b->options[m], y.hop_nodes, y.hop_edges, y.nodes,
-                                       y.edges, &err),
+        REQUIRE_OK(aether_group_take(
+                       g, m, AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges), &s,
+                       NULL, &err),
+                   err);
+        REQUIRE_OK(aether_sample_typed(
+                       alone, b->seeds[m], &b->options[m],
+                       AE_SIZED(aether_sample_counts, y.hop_nodes, y.hop_edges, y.nodes, y.edges), &err),
                    err);
         compare(s, alone, &x, &y, disjoint);
     }
@@ -239,7 +243,10 @@ TEST(values_come_with_the_edges_of_a_group) {
             counts x = {0};
             aether_sampler *s;
             REQUIRE_OK(
-                aether_group_take(group, m, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
+                aether_group_take(group, m,
+                                  AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges),
+                                  &s, NULL, &err),
+                err);
             int64_t *ids = calloc(x.edges[0] + 1, 8);
             CHECK_EQ(x.edges[0], numbers[m]);
             CHECK_OK(aether_sample_export_edges(s, 0, 8, numbers[m], NULL, NULL, ids, &err), err);
@@ -275,14 +282,23 @@ TEST(what_is_wrong_with_one_sample_is_told) {
     CHECK_CODE(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err),
                AETHER_E_RANGE);
     CHECK_EQ(failed, 4);
-    CHECK_CODE(aether_group_take(group, 0, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
+    CHECK_CODE(aether_group_take(group, 0,
+                                 AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges),
+                                 &s, NULL, &err),
                AETHER_E_INVALID);
     b.ids[4][1][0] = 0;
     CHECK_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
-    CHECK_OK(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err), err);
-    CHECK_CODE(aether_group_take(group, 1, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
+    CHECK_OK(aether_group_take(group, 1,
+                               AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges), &s,
+                               NULL, &err),
+             err);
+    CHECK_CODE(aether_group_take(group, 1,
+                                 AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges),
+                                 &s, NULL, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_group_take(group, MEMBERS, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
+    CHECK_CODE(aether_group_take(group, MEMBERS,
+                                 AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges),
+                                 &s, NULL, &err),
                AETHER_E_INVALID);
     CHECK_CODE(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS + 1, &failed, NULL, &err),
                AETHER_E_INVALID);
@@ -328,7 +344,9 @@ TEST(taking_the_next_sample_releases_the_last) {
     CHECK_OK(aether_group_sample(group, &b.seeds[0][0], b.options, MEMBERS, &failed, NULL, &err), err);
     const uint64_t full = aether_group_memory(group);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        CHECK_OK(aether_group_take(group, i, x.hop_nodes, x.hop_edges, x.nodes, x.edges, &s, NULL, &err),
+        CHECK_OK(aether_group_take(group, i,
+                                   AE_SIZED(aether_sample_counts, x.hop_nodes, x.hop_edges, x.nodes, x.edges),
+                                   &s, NULL, &err),
                  err);
     CHECK(aether_sampler_memory(s) > 100000);
     aether_group_release(group);

@@ -188,7 +188,9 @@ static void check_sample(const graph *g, aether_sampler *s, const aether_seeds *
                          const aether_hgt_options *o) {
     aether_error err = {0};
     uint64_t hop_nodes[MAX_TYPES * (MAX_HOPS + 1)], num_nodes[MAX_TYPES], num_edges[MAX_RELATIONS];
-    REQUIRE_OK(aether_sample_hgt(s, seeds, o, hop_nodes, num_nodes, num_edges, &err), err);
+    REQUIRE_OK(aether_sample_hgt(s, seeds, o,
+                                 AE_SIZED(aether_sample_counts, hop_nodes, NULL, num_nodes, num_edges), &err),
+               err);
     for (uint32_t t = 0; t < g->num_types; t++) {
         REQUIRE(num_nodes[t] == wanted[t].num_nodes);
         REQUIRE_OK(aether_sample_export_nodes(s, t, 8, num_nodes[t], out_node, NULL, &err), err);
@@ -274,7 +276,10 @@ TEST_ONE_THREAD(nothing_is_allocated_once_the_largest_sample_was_made) {
         q.options.key = round < 1000 ? round : round - 1000;
         aether_error err = {0};
         uint64_t hop_nodes[MAX_TYPES * (MAX_HOPS + 1)], num_nodes[MAX_TYPES], num_edges[MAX_RELATIONS];
-        REQUIRE_OK(aether_sample_hgt(s, q.seeds, &q.options, hop_nodes, num_nodes, num_edges, &err), err);
+        REQUIRE_OK(aether_sample_hgt(s, q.seeds, &q.options,
+                                     AE_SIZED(aether_sample_counts, hop_nodes, NULL, num_nodes, num_edges),
+                                     &err),
+                   err);
         if (round == 999)
             memory = aether_sampler_memory(s);
     }
@@ -302,7 +307,9 @@ TEST_ONE_THREAD(neighbour_samples_in_between_leave_no_trace) {
                                    .num_hops = 2,
                                    .flags = round % 2 ? AETHER_SAMPLE_DISJOINT : 0,
                                    .num_threads = 1};
-        REQUIRE_OK(aether_sample_typed(s, q.seeds, &o, hop_nodes, hop_edges, num_nodes, num_edges, &err),
+        REQUIRE_OK(aether_sample_typed(
+                       s, q.seeds, &o,
+                       AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, num_edges), &err),
                    err);
         ref_hgt(&g, q.seeds, &q.options);
         check_sample(&g, s, q.seeds, &q.options);
@@ -317,7 +324,10 @@ static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aeth
                         const char *message) {
     aether_error err = {0};
     uint64_t hop_nodes[MAX_HOPS + 1], num_nodes = 0, num_edges = 0;
-    CHECK_CODE(aether_sample_hgt(s, seeds, o, hop_nodes, &num_nodes, &num_edges, &err), rc);
+    CHECK_CODE(aether_sample_hgt(s, seeds, o,
+                                 AE_SIZED(aether_sample_counts, hop_nodes, NULL, &num_nodes, &num_edges),
+                                 &err),
+               rc);
     CHECK_HAS(err.message, message);
     out_node[0] = -1;
     CHECK_OK(aether_sample_export_nodes(s, 0, 8, 0, out_node, NULL, &err), err);
@@ -347,7 +357,9 @@ TEST_ONE_THREAD(bad_settings_and_seeds_are_refused) {
     check_fails(s, &good, &one, AETHER_E_CORRUPT, "");
     indices[0] = indices[1] = 2;
     uint64_t hop_nodes[2], nodes, edges;
-    REQUIRE_OK(aether_sample_hgt(s, &good, &one, hop_nodes, &nodes, &edges, &err), err);
+    REQUIRE_OK(aether_sample_hgt(s, &good, &one,
+                                 AE_SIZED(aether_sample_counts, hop_nodes, NULL, &nodes, &edges), &err),
+               err);
     CHECK_EQ(nodes, 2);
     CHECK_EQ(edges, 3); /* twice 2 -> 0, and 0 -> 2 */
     aether_sampler_destroy(s);

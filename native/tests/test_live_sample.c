@@ -234,7 +234,9 @@ static void make_request(const pair *p, uint32_t flags, bool timed, bool excludi
 static int sample(aether_sampler *s, const request *r, int side, counts *c, aether_error *err) {
     aether_sample_options o = r->options;
     o.exclude = &r->exclude[side];
-    return aether_sample_typed(s, &r->seeds, &o, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges, err);
+    return aether_sample_typed(
+        s, &r->seeds, &o, AE_SIZED(aether_sample_counts, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges),
+        err);
 }
 
 static uint64_t compare(const aether_sampler *own, const aether_sampler *other, const counts *a,
@@ -311,7 +313,9 @@ static void compare_group(uint32_t order, bool timed, uint32_t flags) {
     for (uint32_t m = 0; m < MEMBERS; m++) {
         counts a = {0}, b = {0};
         aether_sampler *taken;
-        REQUIRE_OK(aether_group_take(g, m, a.hop_nodes, a.hop_edges, &a.nodes, &a.edges, &taken, NULL, &err),
+        REQUIRE_OK(aether_group_take(
+                       g, m, AE_SIZED(aether_sample_counts, a.hop_nodes, a.hop_edges, &a.nodes, &a.edges),
+                       &taken, NULL, &err),
                    err);
         REQUIRE_OK(sample(other, &r[m], 1, &b, &err), err);
         CHECK(compare(taken, other, &a, &b, flags & AETHER_SAMPLE_DISJOINT) > 100);

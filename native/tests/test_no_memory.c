@@ -344,7 +344,8 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
                                         .added = {NULL, 0, WIDTH, WIDTH * 4, AETHER_F32, 0}};
     const aether_part parts[] = {
         {AETHER_PART_NODES, 0, NULL}, {AETHER_PART_VALUES, 0, &rows}, {AETHER_PART_EDGES, 0, NULL}};
-    const aether_packing packing = {parts, 3, HOPS, 1, hop_nodes, hop_edges, totals, totals + 1};
+    const aether_packing packing = {parts, 3, HOPS, 1,
+                                    AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1)};
     uint64_t size = 0;
     const aether_sample_options options = {.key = 3,
                                            .fanouts = fanouts,
@@ -355,7 +356,8 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     for (int i = 0; i < SEEDS; i++)
         until[i] = 50 + i;
     MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
-    USE(aether_sample_typed(s, &of, &options, hop_nodes, hop_edges, totals, totals + 1, err));
+    USE(aether_sample_typed(s, &of, &options,
+                            AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), err));
     USE(aether_sample_export(s, 8, totals[0], totals[1], node, row, col, edge, NULL, err));
     MAKE(aether_sampler_retarget(s, &relation, 1, &num_nodes, 1, err));
     USE(aether_sample_packed(s, &of, &options, &packing, bytes, sizeof bytes, &size, err));
@@ -436,7 +438,8 @@ SWEEP(sample_of_one_type, {
     const aether_sample_options options = {.key = 3, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
     aether_sampler *s = NULL;
     MAKE(aether_sampler_create(ram, &s, err));
-    USE(aether_sample(s, seeds, SEEDS, &options, hop_nodes, hop_edges, totals, err));
+    USE(aether_sample(s, seeds, SEEDS, &options,
+                      AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), err));
 done:
     aether_sampler_destroy(s);
     return rc;
@@ -545,7 +548,8 @@ SWEEP(group, {
     MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &room, &g, err));
     USE(aether_group_sample(g, of, options, 3, &failed, NULL, err));
     for (uint32_t i = 0; i < 3; i++)
-        MAKE(aether_group_take(g, i, hop_nodes, hop_edges, totals, totals + 1, &s, NULL, err));
+        MAKE(aether_group_take(g, i, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1),
+                               &s, NULL, err));
     MAKE(aether_group_retarget(g, &relation, 1, &num_nodes, 1, err));
     rc = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:
@@ -593,7 +597,8 @@ SWEEP(hgt, {
     const aether_hgt_options options = {.key = 1, .num_samples = counts, .num_hops = 2, .max_neighbors = 50};
     aether_sampler *s = NULL;
     MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
-    USE(aether_sample_hgt(s, &of, &options, hop_nodes, totals, totals + 1, err));
+    USE(aether_sample_hgt(s, &of, &options,
+                          AE_SIZED(aether_sample_counts, hop_nodes, NULL, totals, totals + 1), err));
 done:
     aether_sampler_destroy(s);
     return rc;

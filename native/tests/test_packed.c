@@ -139,9 +139,8 @@ TEST(bytes_hold_what_is_exported) {
                                                .num_hops = HOPS,
                                                .flags = disjoint ? AETHER_SAMPLE_DISJOINT : 0,
                                                .num_threads = 1};
-        const aether_packing p = {
-            parts,  all_parts(disjoint, &values, parts), HOPS, seed + 7, c.hop_nodes, c.hop_edges, c.nodes,
-            c.edges};
+        const aether_packing p = {parts, all_parts(disjoint, &values, parts), HOPS, seed + 7,
+                                  AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges)};
         aether_sampler *s = NULL;
         REQUIRE_OK(
             aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err),
@@ -180,7 +179,8 @@ TEST(parts_and_rows_that_do_not_exist_are_refused) {
     const aether_sample_options options = {.fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
     aether_versioned_rows values = make_rows(9), other = values;
     aether_part parts[2] = {{AETHER_PART_NODES, largest, NULL}, {AETHER_PART_VALUES, 0, &values}};
-    aether_packing p = {parts, 2, HOPS, 1, c.hop_nodes, c.hop_edges, c.nodes, c.edges};
+    aether_packing p = {parts, 2, HOPS, 1,
+                        AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges)};
     REQUIRE_OK(
         aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err), err);
 #define DRAW() aether_sample_packed(s, seeds, &options, &p, bytes, ROOM, &size, &err)

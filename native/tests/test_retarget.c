@@ -119,7 +119,9 @@ static uint64_t sample_alone(const typed_graph *g, const request *r) {
     aether_sampler *s = make_sampler(g);
     counts c = {0};
     aether_error err = {0};
-    CHECK_OK(aether_sample_typed(s, r->seeds, &r->options, c.hop_nodes, c.hop_edges, c.nodes, c.edges, &err),
+    CHECK_OK(aether_sample_typed(s, r->seeds, &r->options,
+                                 AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges),
+                                 &err),
              err);
     uint64_t hash = digest(s, &c);
     aether_sampler_destroy(s);
@@ -142,7 +144,9 @@ static void check_group(aether_group *group, const typed_graph *g, uint64_t kind
     for (uint32_t m = 0; m + 1 < MEMBERS; m++) { /* the last one is never taken */
         counts c = {0};
         aether_sampler *s;
-        REQUIRE_OK(aether_group_take(group, m, c.hop_nodes, c.hop_edges, c.nodes, c.edges, &s, NULL, &err),
+        REQUIRE_OK(aether_group_take(
+                       group, m, AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges),
+                       &s, NULL, &err),
                    err);
         CHECK(digest(s, &c) == sample_alone(g, &r[m]));
     }
@@ -189,7 +193,10 @@ TEST_ONE_THREAD(hgt_in_turns_on_two_graphs) {
                      err);
             for (int i = 0; i < 2; i++) {
                 counts c = {0};
-                CHECK_OK(aether_sample_hgt(s[i], r.seeds, &o, c.hop_nodes, c.nodes, c.edges, &err), err);
+                CHECK_OK(aether_sample_hgt(
+                             s[i], r.seeds, &o,
+                             AE_SIZED(aether_sample_counts, c.hop_nodes, NULL, c.nodes, c.edges), &err),
+                         err);
                 hashes[i] = digest(s[i], &c);
             }
             CHECK(hashes[0] == hashes[1]);
@@ -236,7 +243,9 @@ static void check_ring(aether_sampler *s, const ring *r) {
     uint64_t hop_nodes[5], hop_edges[4], totals[2];
     int64_t node[NODES];
     aether_error err = {0};
-    REQUIRE_OK(aether_sample(s, &seed, 1, &o, hop_nodes, hop_edges, totals, &err), err);
+    REQUIRE_OK(aether_sample(s, &seed, 1, &o,
+                             AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), &err),
+               err);
     CHECK_EQ(totals[0], NODES);
     REQUIRE_OK(aether_sample_export_nodes(s, 0, 8, totals[0], node, NULL, &err), err);
     CHECK(memcmp(node, wanted, sizeof node) == 0);
@@ -277,7 +286,9 @@ TEST(after_an_error_the_sampler_is_as_it_was) {
     aether_error err = {0};
     aether_sampler *s = NULL;
     REQUIRE_OK(aether_sampler_create(r.topology, &s, &err), err);
-    REQUIRE_OK(aether_sample(s, &seed, 1, &o, hop_nodes, hop_edges, totals, &err), err);
+    REQUIRE_OK(aether_sample(s, &seed, 1, &o,
+                             AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), &err),
+               err);
     CHECK_CODE(aether_sampler_retarget(s, &wrong, 1, num_nodes, 1, &err), AETHER_E_INVALID);
     CHECK_HAS(err.message, "51");
     CHECK_CODE(aether_sampler_retarget(s, &relation, 1, num_nodes, 2, &err), AETHER_E_INVALID);

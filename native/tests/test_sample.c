@@ -85,7 +85,9 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
     uint64_t hop_nodes[16], hop_edges[16], totals[2];
     bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT;
     ref_sample(&expected, g->indptr, g->indices, seeds, n, o);
-    REQUIRE_OK(aether_sample(s, seeds, n, o, hop_nodes, hop_edges, totals, &err), err);
+    REQUIRE_OK(aether_sample(s, seeds, n, o,
+                             AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), &err),
+               err);
     CHECK_EQ(totals[0], expected.num_nodes);
     CHECK_EQ(totals[1], expected.num_edges);
     REQUIRE(totals[0] == expected.num_nodes && totals[1] == expected.num_edges);
@@ -182,9 +184,13 @@ static void compare_threads(uint32_t flags) {
         seeds[i] = (i * 37) % 5000;
     uint64_t hn[2][3], he[2][2], totals[2][2];
     aether_sample_options o = {.key = 3, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1};
-    REQUIRE_OK(aether_sample(one, seeds, SEEDS, &o, hn[0], he[0], totals[0], &err), err);
+    REQUIRE_OK(aether_sample(one, seeds, SEEDS, &o,
+                             AE_SIZED(aether_sample_counts, hn[0], he[0], totals[0], totals[0] + 1), &err),
+               err);
     o.num_threads = 8;
-    REQUIRE_OK(aether_sample(many, seeds, SEEDS, &o, hn[1], he[1], totals[1], &err), err);
+    REQUIRE_OK(aether_sample(many, seeds, SEEDS, &o,
+                             AE_SIZED(aether_sample_counts, hn[1], he[1], totals[1], totals[1] + 1), &err),
+               err);
     REQUIRE(memcmp(totals[0], totals[1], sizeof totals[0]) == 0 && totals[0][1] > 20000);
     uint64_t nodes = totals[0][0], edges = totals[0][1];
     int64_t *a = calloc(2 * nodes + 3 * edges, 8), *b = calloc(2 * nodes + 3 * edges, 8);
@@ -266,7 +272,8 @@ static void check_edge_ids(const graph *g, uint32_t bytes) {
     int64_t seeds[] = {1, 2, 9}, fanouts[] = {-1, 20};
     aether_sample_options o = {.key = 4, .fanouts = fanouts, .num_hops = 2, .num_threads = 1};
     ref_sample(&expected, g->indptr, g->indices, seeds, 3, &o);
-    CHECK_OK(aether_sample(s, seeds, 3, &o, hn, he, totals, &err), err);
+    CHECK_OK(aether_sample(s, seeds, 3, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+             err);
     CHECK(totals[1] == expected.num_edges && totals[1] > 1024);
     CHECK_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
     for (uint64_t i = 0; i < totals[1]; i++)
@@ -297,7 +304,9 @@ TEST(large_fanout_draws_distinct_positions) {
     int64_t seed = 0, fanout = K;
     uint64_t hn[2], he[1], totals[2];
     aether_sample_options o = {.key = 5, .fanouts = &fanout, .num_hops = 1, .num_threads = 1};
-    REQUIRE_OK(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), err);
+    REQUIRE_OK(
+        aether_sample(s, &seed, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        err);
     CHECK_EQ(totals[1], K);
     REQUIRE_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
     static uint8_t seen[DEGREE];
@@ -317,24 +326,36 @@ TEST(bad_seeds_and_settings_are_named) {
     int64_t seeds[] = {1, 10}, negative[] = {-1}, fanout = 2, below = -2;
     uint64_t hn[2], he[1], totals[2];
     aether_sample_options o = {.fanouts = &fanout, .num_hops = 1, .num_threads = 1};
-    CHECK_CODE(aether_sample(s, seeds, 2, &o, hn, he, totals, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_sample(s, seeds, 2, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
     CHECK_EQ(err.value, 10);
-    CHECK_CODE(aether_sample(s, negative, 1, &o, hn, he, totals, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_sample(s, negative, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_RANGE);
     CHECK_HAS(err.message, "seeds[0] = -1");
     o.fanouts = &below;
-    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_sample(s, seeds, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_INVALID);
     o.fanouts = &fanout;
     o.flags = 64;
-    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_sample(s, seeds, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_INVALID);
     o.flags = 0;
     uint64_t twice[] = {1, 1}, beyond[] = {g.indptr[g.num_nodes]};
     aether_excluded exclude = {twice, 2};
     o.exclude = &exclude;
-    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_sample(s, seeds, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_INVALID);
     CHECK_HAS(err.message, "excluded[1] = 1");
     exclude = (aether_excluded){beyond, 1};
-    CHECK_CODE(aether_sample(s, seeds, 1, &o, hn, he, totals, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_sample(s, seeds, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_INVALID);
     o.exclude = NULL;
     check_sample(&g, s, seeds, 1, &o); /* still usable */
     const uint64_t nodes = expected.num_nodes, edges = expected.num_edges;
@@ -372,13 +393,18 @@ TEST(damaged_lists_are_reported_not_followed) {
     int64_t seed = 0, fanout = -1;
     uint64_t hn[2], he[1], totals[2];
     aether_sample_options o = {.fanouts = &fanout, .num_hops = 1, .num_threads = 1};
-    CHECK_CODE(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(
+        aether_sample(s, &seed, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 0);
     indptr[1] = 4; /* a good list now, with an id out of range */
-    CHECK_CODE(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(
+        aether_sample(s, &seed, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+        AETHER_E_CORRUPT);
     CHECK_EQ(err.value, 7);
     indices[2] = 1;
-    CHECK_OK(aether_sample(s, &seed, 1, &o, hn, he, totals, &err), err);
+    CHECK_OK(aether_sample(s, &seed, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
+             err);
     CHECK_EQ(totals[1], 4);
     aether_sampler_destroy(s);
     aether_topology_destroy(t);

@@ -61,7 +61,9 @@ static int sample(aether_sampler *s, const int64_t *seeds, uint64_t n, const int
                   uint32_t flags, result *r) {
     aether_sample_options o = {
         .key = 9, .fanouts = fanouts, .num_hops = hops, .flags = flags, .num_threads = 1};
-    return aether_sample(s, seeds, n, &o, r->hop_nodes, r->hop_edges, r->totals, &r->err);
+    return aether_sample(s, seeds, n, &o,
+                         AE_SIZED(aether_sample_counts, r->hop_nodes, r->hop_edges, r->totals, r->totals + 1),
+                         &r->err);
 }
 
 /* ---- disjoint: a tree and a node share 63 bits ---- */

@@ -140,7 +140,8 @@ static drawn draw(const list *l, const int64_t *since, const int64_t *until, int
     uint64_t hop_nodes[2], hop_edges[1], num_nodes[1];
     int64_t edge[MANY];
     drawn d = {.n = 0};
-    d.rc = aether_sample_typed(l->sampler, &seeds, &o, hop_nodes, hop_edges, num_nodes, &d.n, &d.err);
+    d.rc = aether_sample_typed(l->sampler, &seeds, &o,
+                               AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, &d.n), &d.err);
     if (d.rc || d.n > MANY)
         return d;
     CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, d.n, NULL, NULL, edge, &d.err), d.err);
@@ -307,7 +308,9 @@ TEST_ONE_THREAD(bounds_hold_for_the_tree_in_every_hop) {
         .fanouts = fanouts, .num_hops = 2, .flags = AETHER_SAMPLE_DISJOINT, .num_threads = 1};
     uint64_t hop_nodes[3], hop_edges[4], nodes[1], edges[2];
     int64_t node[16], batch[16], col[4];
-    REQUIRE_OK(aether_sample_typed(s, &all, &o, hop_nodes, hop_edges, nodes, edges, &err), err);
+    REQUIRE_OK(aether_sample_typed(s, &all, &o,
+                                   AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, nodes, edges), &err),
+               err);
     /* Tree 0 sees both edges, tree 1 only the first, tree 2 none, tree 3 its only one. */
     CHECK_EQ(hop_edges[0], 3);
     CHECK_EQ(hop_edges[1], 1);

@@ -56,7 +56,9 @@ TEST(relations_take_turns_in_every_hop) {
     aether_sample_options o = {.fanouts = fanouts, .num_hops = 2, .num_threads = 1};
     uint64_t hop_nodes[9], hop_edges[10], num_nodes[3], num_edges[5];
     aether_error err = {0};
-    REQUIRE_OK(aether_sample_typed(x.sampler, seeds, &o, hop_nodes, hop_edges, num_nodes, num_edges, &err),
+    REQUIRE_OK(aether_sample_typed(x.sampler, seeds, &o,
+                                   AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, num_edges),
+                                   &err),
                err);
     int64_t a[8], b[8], c[8];
     check_values((int64_t *)hop_nodes, (int64_t[]){1, 3, 0, 1, 0, 2, 0, 0, 0}, 9);
@@ -91,7 +93,9 @@ TEST(trees_are_numbered_through_the_types) {
         .fanouts = fanouts, .num_hops = 1, .flags = AETHER_SAMPLE_DISJOINT, .num_threads = 1};
     uint64_t hop_nodes[6], hop_edges[5], num_nodes[3], num_edges[5];
     aether_error err = {0};
-    REQUIRE_OK(aether_sample_typed(x.sampler, seeds, &o, hop_nodes, hop_edges, num_nodes, num_edges, &err),
+    REQUIRE_OK(aether_sample_typed(x.sampler, seeds, &o,
+                                   AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, num_edges),
+                                   &err),
                err);
     int64_t node[8], batch[8];
     check_values((int64_t *)num_nodes, (int64_t[]){7, 2, 0}, 3);
@@ -162,8 +166,9 @@ static int try(const example *x, attempt *a) {
     a->options.num_hops = a->options.num_threads = 1;
     a->seeds[0].ids = a->papers;
     a->seeds[1].ids = a->authors;
-    return aether_sample_typed(x->sampler, a->seeds, &a->options, a->hop_nodes, a->hop_edges, a->num_nodes,
-                               a->num_edges, &a->err);
+    return aether_sample_typed(
+        x->sampler, a->seeds, &a->options,
+        AE_SIZED(aether_sample_counts, a->hop_nodes, a->hop_edges, a->num_nodes, a->num_edges), &a->err);
 }
 
 /* After a failure there is an empty result, and the sampler is as good as new. */
@@ -226,7 +231,9 @@ TEST(bad_exports_are_named) {
     CHECK_CODE(aether_sample_export_nodes(x.sampler, 2, 8, 0, values, values, &err),
                AETHER_OK); /* of nothing */
     uint64_t totals[2];
-    CHECK_CODE(aether_sample(x.sampler, a.papers, 1, &a.options, a.hop_nodes, a.hop_edges, totals, &err),
+    CHECK_CODE(aether_sample(x.sampler, a.papers, 1, &a.options,
+                             AE_SIZED(aether_sample_counts, a.hop_nodes, a.hop_edges, totals, totals + 1),
+                             &err),
                AETHER_E_INVALID);
     CHECK_HAS(err.message, "a typed sampler needs aether_sample_typed");
     close_example(&x);
@@ -254,7 +261,9 @@ TEST(damage_in_one_relation_leaves_nothing_of_the_others) {
         aether_sample_options o = {.fanouts = fanouts, .num_hops = 1, .flags = flags[f], .num_threads = 1};
         uint64_t hop_nodes[2], hop_edges[2], nodes[1], edges[2];
         ids[1][1] = 2;
-        CHECK_CODE(aether_sample_typed(s, &seeds, &o, hop_nodes, hop_edges, nodes, edges, &err),
+        CHECK_CODE(aether_sample_typed(s, &seeds, &o,
+                                       AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, nodes, edges),
+                                       &err),
                    AETHER_E_CORRUPT);
         CHECK_EQ(err.position, 1);
         CHECK_EQ(err.value, 2);
@@ -262,7 +271,9 @@ TEST(damage_in_one_relation_leaves_nothing_of_the_others) {
         CHECK_OK(aether_sample_export_edges(s, 0, 8, 0, row, NULL, NULL, &err), err);
         CHECK_EQ(row[0], -7);
         ids[1][1] = 1;
-        CHECK_OK(aether_sample_typed(s, &seeds, &o, hop_nodes, hop_edges, nodes, edges, &err), err);
+        CHECK_OK(aether_sample_typed(
+                     s, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, nodes, edges), &err),
+                 err);
         CHECK_EQ(edges[0], 2);
         CHECK_EQ(edges[1], 2);
         aether_sampler_destroy(s);
@@ -292,7 +303,9 @@ TEST(long_lists_are_induced_whole) {
         aether_sample_options o = {.flags = AETHER_SAMPLE_INDUCED, .num_threads = 1};
         uint64_t hop_nodes[2], nodes[2], num_edges[1], n = 0;
         static int64_t row[700], edge[700];
-        REQUIRE_OK(aether_sample_typed(s, seeds, &o, hop_nodes, NULL, nodes, num_edges, &err), err);
+        REQUIRE_OK(aether_sample_typed(
+                       s, seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, NULL, nodes, num_edges), &err),
+                   err);
         CHECK_OK(aether_sample_export_edges(s, 0, 8, num_edges[0], row, NULL, edge, &err), err);
         for (uint64_t p = degrees[d]; p < 2 * degrees[d]; p++)
             if (ids[p] == 4 || ids[p] == 1) {
@@ -315,13 +328,16 @@ TEST(types_without_relations_and_no_types_at_all) {
     uint64_t hop_nodes[3], total[1];
     int64_t node[3];
     REQUIRE_OK(aether_sampler_create_typed(NULL, 0, num_nodes, 1, &s, &err), err);
-    CHECK_OK(aether_sample_typed(s, &seeds, &o, hop_nodes, NULL, total, NULL, &err), err);
+    CHECK_OK(aether_sample_typed(s, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, NULL, total, NULL),
+                                 &err),
+             err);
     check_values((int64_t *)hop_nodes, (int64_t[]){3, 0, 0}, 3);
     CHECK_OK(aether_sample_export_nodes(s, 0, 8, 3, node, NULL, &err), err);
     check_values(node, ids, 3);
     aether_sampler_destroy(s);
     REQUIRE_OK(aether_sampler_create_typed(NULL, 0, NULL, 0, &s, &err), err);
-    CHECK_OK(aether_sample_typed(s, NULL, &o, NULL, NULL, NULL, NULL, &err), err);
+    CHECK_OK(aether_sample_typed(s, NULL, &o, AE_SIZED(aether_sample_counts, NULL, NULL, NULL, NULL), &err),
+             err);
     aether_sampler_destroy(s);
 }
 

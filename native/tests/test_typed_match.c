@@ -103,9 +103,11 @@ typedef struct output {
 static output run(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *o) {
     output out = {.num_values = 0};
     aether_error err = {0};
-    CHECK_OK(
-        aether_sample_typed(s, seeds, o, out.hop_nodes, out.hop_edges, out.num_nodes, out.num_edges, &err),
-        err);
+    CHECK_OK(aether_sample_typed(
+                 s, seeds, o,
+                 AE_SIZED(aether_sample_counts, out.hop_nodes, out.hop_edges, out.num_nodes, out.num_edges),
+                 &err),
+             err);
     for (uint32_t t = 0; t < TYPED_TYPES; t++)
         out.num_values += 2 * out.num_nodes[t];
     for (uint32_t i = 0; i < TYPED_RELATIONS; i++)

@@ -61,7 +61,8 @@ static int sample(aether_sampler *s, int64_t seed, int64_t fanout, uint32_t flag
         .key = key, .fanouts = &fanout, .num_hops = 1, .flags = flags, .num_threads = 1};
     uint64_t hop_nodes[2], hop_edges[1], num_nodes[1];
     d->n = 0;
-    d->rc = aether_sample_typed(s, &seeds, &o, hop_nodes, hop_edges, num_nodes, &d->n, &d->err);
+    d->rc = aether_sample_typed(
+        s, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, &d->n), &d->err);
     if (d->rc)
         return d->rc;
     CHECK_OK(aether_sample_export_nodes(s, 0, 8, num_nodes[0], node, NULL, &d->err), d->err);

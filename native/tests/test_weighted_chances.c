@@ -59,7 +59,9 @@ static const int64_t *draw(const list *l, int64_t k, uint32_t flags, int64_t sin
     const aether_seeds all = {seeds, DRAWS, sinces, untils};
     aether_sample_options o = {
         .key = 1, .fanouts = &k, .num_hops = 1, .flags = flags | AETHER_SAMPLE_DISJOINT, .num_threads = 1};
-    CHECK_OK(aether_sample_typed(l->sampler, &all, &o, hop_nodes, hop_edges, num_nodes, num_edges, &err),
+    CHECK_OK(aether_sample_typed(l->sampler, &all, &o,
+                                 AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, num_edges),
+                                 &err),
              err);
     CHECK_EQ(num_edges[0], DRAWS * k);
     if (num_edges[0] == (uint64_t)(DRAWS * k))

@@ -219,9 +219,10 @@ TEST_ONE_THREAD(excluded_edges_are_never_drawn) {
                                          .exclude = &exclude};
         uint64_t nodes[2], hop_edges, num_nodes, num_edges;
         int64_t edges[8];
-        REQUIRE_OK(
-            aether_sample_typed(l->sampler, &seeds, &o, nodes, &hop_edges, &num_nodes, &num_edges, &err),
-            err);
+        REQUIRE_OK(aether_sample_typed(
+                       l->sampler, &seeds, &o,
+                       AE_SIZED(aether_sample_counts, nodes, &hop_edges, &num_nodes, &num_edges), &err),
+                   err);
         REQUIRE(num_edges == (uint64_t)fanout);
         CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges, NULL, NULL, edges, &err), err);
         for (uint64_t i = 0; i < num_edges; i++)
@@ -251,9 +252,11 @@ static void check_read_whole(double weight, double first, int64_t since) {
         uint64_t nodes[2], hop_edges, num_nodes, num_edges[2] = {0};
         for (int one = 0; one < 2; one++) {
             aether_sampler *s = one ? plain : l->sampler;
-            REQUIRE_OK(
-                aether_sample_typed(s, &seeds, &o, nodes, &hop_edges, &num_nodes, &num_edges[one], &err),
-                err);
+            REQUIRE_OK(aether_sample_typed(
+                           s, &seeds, &o,
+                           AE_SIZED(aether_sample_counts, nodes, &hop_edges, &num_nodes, &num_edges[one]),
+                           &err),
+                       err);
             REQUIRE_OK(
                 aether_sample_export_edges(s, 0, 8, num_edges[one], NULL, NULL, one ? without : with, &err),
                 err);
@@ -335,7 +338,9 @@ static void check_contained(const lists *l, uint64_t key) {
     uint64_t hop_nodes[2], hop_edges, num_nodes, num_edges = 0;
     aether_error err = {0};
     o.flags = AETHER_SAMPLE_DISJOINT | (key / 4 % 2 ? AETHER_SAMPLE_REPLACE : 0);
-    int rc = aether_sample_typed(l->sampler, &seeds, &o, hop_nodes, &hop_edges, &num_nodes, &num_edges, &err);
+    int rc = aether_sample_typed(
+        l->sampler, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, &hop_edges, &num_nodes, &num_edges),
+        &err);
     CHECK(rc == AETHER_OK || rc == AETHER_E_CORRUPT || rc == AETHER_E_INVALID);
     if (rc)
         return;

@@ -344,7 +344,8 @@ static inline uint64_t tref_check(const typed_source *g, aether_sampler *s, cons
     uint64_t num_nodes[TREF_TYPES], num_edges[TREF_RELATIONS];
     aether_error err = {0};
     tref_sample(g, seeds, o);
-    int rc = aether_sample_typed(s, seeds, o, hop_nodes, hop_edges, num_nodes, num_edges, &err);
+    int rc = aether_sample_typed(
+        s, seeds, o, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, num_edges), &err);
     CHECK_OK(rc, err);
     for (uint32_t t = 0; !rc && t < g->num_types; t++) {
         CHECK_EQ(num_nodes[t], tref_nodes[t].num);

@@ -503,8 +503,7 @@ typedef struct aether_packing {
     uint32_t num_parts;
     uint32_t num_hops;
     uint64_t commit;
-    /* Room for counts, which are filled as aether_sample_typed() fills them. */
-    uint64_t *hop_nodes, *hop_edges, *num_nodes, *num_edges;
+    const aether_sample_counts *counts; /* of the sample, which are among the parts */
 } aether_packing;
 
 /* Sample as aether_sample_typed() does, and write the result with its rows to out, of `room` bytes, which

@@ -7,6 +7,7 @@
 #include "aether/live.h"
 #include "core/error.h"
 #include "core/failure.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "sample/neighbor.h"
 #include "topology/paged/values.h"
@@ -510,11 +511,13 @@ void aether_group_release(aether_group *g) {
     g->taken = g->capacity;
 }
 
-int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t *hop_edges,
-                      uint64_t *num_nodes, uint64_t *num_edges, aether_sampler **out, aether_task *task,
-                      aether_error *err) {
+int aether_group_take(aether_group *g, uint32_t i, const aether_sample_counts *counts, aether_sampler **out,
+                      aether_task *task, aether_error *err) {
     aether_group_release(g);
     *out = NULL;
+    int rc = ae_options_check(counts, sizeof *counts, "aether_sample_counts", err);
+    if (rc)
+        return rc;
     if (i >= g->size || !g->members[i].waits)
         return ae_error_set(err, AETHER_E_INVALID, "sample %u of the group was not made or is taken", i);
     ae_member *m = &g->members[i];
@@ -524,13 +527,14 @@ int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t
     g->taken = i;
     if (i + 1 == g->size) /* callers count this with what the samples take: idle groups do not keep it */
         ae_scratch_free(&g->staging.below);
-    int rc = complete(g, m, num_nodes, num_edges, err);
+    rc = complete(g, m, counts->num_nodes, counts->num_edges, err);
     if (rc) {
         ae_sample_clear(m->sampler);
         return rc;
     }
-    memcpy(hop_nodes, m->counts, g->num_types * (hops + 1) * sizeof *hop_nodes);
-    memcpy(hop_edges, m->counts + g->num_types * (hops + 1), g->num_relations * hops * sizeof *hop_edges);
+    memcpy(counts->hop_nodes, m->counts, g->num_types * (hops + 1) * sizeof *m->counts);
+    memcpy(counts->hop_edges, m->counts + g->num_types * (hops + 1),
+           g->num_relations * hops * sizeof *m->counts);
     *out = m->sampler;
     return AETHER_OK;
 }

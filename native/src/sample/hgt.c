@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "sample/draw/reservoir.h"
 #include "sample/draw/uniform.h"
 #include "sample/induced.h"
@@ -340,15 +341,17 @@ static int run(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_op
 }
 
 int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *options,
-                      uint64_t *hop_nodes, uint64_t *num_nodes, uint64_t *num_edges, aether_error *err) {
-    int rc = run(s, seeds, options, hop_nodes, err);
+                      const aether_sample_counts *counts, aether_error *err) {
+    int rc = ae_options_check(counts, sizeof *counts, "aether_sample_counts", err);
+    if (!rc)
+        rc = run(s, seeds, options, counts->hop_nodes, err);
     if (rc) { /* an empty result, not half of one */
         ae_sample_clear(s);
         return rc;
     }
     for (uint32_t t = 0; t < s->num_types; t++)
-        num_nodes[t] = s->nodes[t].num_nodes;
+        counts->num_nodes[t] = s->nodes[t].num_nodes;
     for (uint32_t i = 0; i < s->num_relations; i++)
-        num_edges[i] = s->relations[i].num_edges;
+        counts->num_edges[i] = s->relations[i].num_edges;
     return AETHER_OK;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "sample/expand.h"
 #include "sample/induced.h"
 
@@ -101,24 +102,25 @@ static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop
 }
 
 int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
-                        uint64_t *hop_nodes, uint64_t *hop_edges, uint64_t *num_nodes, uint64_t *num_edges,
-                        aether_error *err) {
+                        const aether_sample_counts *counts, aether_error *err) {
     ae_sample_plan plan;
-    int rc = ae_sample_begin(s, seeds, options, &plan, err);
+    int rc = ae_options_check(counts, sizeof *counts, "aether_sample_counts", err);
     if (!rc)
-        rc = run_hops(s, &plan, hop_nodes, hop_edges, err);
+        rc = ae_sample_begin(s, seeds, options, &plan, err);
     if (!rc)
-        rc = ae_sample_finish(s, &plan, num_nodes, num_edges, err);
+        rc = run_hops(s, &plan, counts->hop_nodes, counts->hop_edges, err);
+    if (!rc)
+        rc = ae_sample_finish(s, &plan, counts->num_nodes, counts->num_edges, err);
     if (rc) /* an empty result, not half of one */
         ae_sample_clear(s);
     return rc;
 }
 
 int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
-                  const aether_sample_options *options, uint64_t *hop_nodes, uint64_t *hop_edges,
-                  uint64_t *totals, aether_error *err) {
+                  const aether_sample_options *options, const aether_sample_counts *counts,
+                  aether_error *err) {
     const aether_seeds all = {.ids = seeds, .count = num_seeds};
     if (s->num_types != 1 || s->num_relations != 1)
         return ae_error_set(err, AETHER_E_INVALID, "a typed sampler needs aether_sample_typed");
-    return aether_sample_typed(s, &all, options, hop_nodes, hop_edges, totals, totals + 1, err);
+    return aether_sample_typed(s, &all, options, counts, err);
 }

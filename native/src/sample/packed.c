@@ -5,6 +5,7 @@
 
 #include "aether/live.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "sample/state.h"
 
 #define HEAD 24u
@@ -156,7 +157,7 @@ static int put_part(const aether_sampler *s, const aether_packing *p, const aeth
     case AETHER_PART_TREES:
         return aether_sample_export_nodes(s, part->of, 8, n, NULL, out, err);
     case AETHER_PART_HOP_NODES:
-        memcpy(out, p->hop_nodes + part->of * (hops + 1), 8 * n);
+        memcpy(out, p->counts->hop_nodes + part->of * (hops + 1), 8 * n);
         return AETHER_OK;
     case AETHER_PART_ROWS:
         return aether_sample_export_edges(s, part->of, 8, n, out, NULL, NULL, err);
@@ -165,7 +166,7 @@ static int put_part(const aether_sampler *s, const aether_packing *p, const aeth
     case AETHER_PART_EDGES:
         return aether_sample_export_edges(s, part->of, 8, n, NULL, NULL, out, err);
     case AETHER_PART_HOP_EDGES:
-        memcpy(out, p->hop_edges + part->of * hops, 8 * n);
+        memcpy(out, p->counts->hop_edges + part->of * hops, 8 * n);
         return AETHER_OK;
     default:
         return put_values(s, part->values, of, out, err);
@@ -200,7 +201,9 @@ static int put_all(const aether_sampler *s, uint64_t key, const aether_packing *
 int aether_sample_pack(const aether_sampler *s, uint64_t key, const aether_packing *packing, void *out,
                        uint64_t size, aether_error *err) {
     uint64_t needed;
-    int rc = packed_size(s, packing, &needed, err);
+    int rc = ae_options_check(packing->counts, sizeof *packing->counts, "aether_sample_counts", err);
+    if (!rc)
+        rc = packed_size(s, packing, &needed, err);
     if (rc)
         return rc;
     if (size != needed)
@@ -212,8 +215,7 @@ int aether_sample_pack(const aether_sampler *s, uint64_t key, const aether_packi
 int aether_sample_packed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
                          const aether_packing *packing, void *out, uint64_t room, uint64_t *size,
                          aether_error *err) {
-    int rc = aether_sample_typed(s, seeds, options, packing->hop_nodes, packing->hop_edges,
-                                 packing->num_nodes, packing->num_edges, err);
+    int rc = aether_sample_typed(s, seeds, options, packing->counts, err);
     if (!rc)
         rc = packed_size(s, packing, size, err);
     if (rc || *size > room)
