@@ -65,7 +65,13 @@ static void sample(aether_sampler *sampler, const char *when) {
     check(aether_sample(sampler, &seed, 1, &options, &counts, &err), &err);
     if (num_nodes > ROOM || num_edges > ROOM)
         exit(1);
-    check(aether_sample_export(sampler, 8, num_nodes, num_edges, node, row, NULL, NULL, NULL, &err), &err);
+    const aether_sample_arrays arrays = {.size = sizeof arrays,
+                                         .num_nodes = num_nodes,
+                                         .num_edges = num_edges,
+                                         .node = node,
+                                         .row = row,
+                                         .item_bytes = 8};
+    check(aether_sample_export(sampler, &arrays, &err), &err);
     printf("%s:", when);
     for (uint64_t i = 0; i < num_edges; i++)
         printf(" %" PRId64 " -> 0", node[row[i]]);

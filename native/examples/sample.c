@@ -109,7 +109,15 @@ int main(void) {
     float *x = calloc(num_nodes * DIMS, sizeof *x);
     if (!node || !row || !col || !edge || !x)
         return 1;
-    check(aether_sample_export(sampler, 8, num_nodes, num_edges, node, row, col, edge, NULL, &err), &err);
+    const aether_sample_arrays arrays = {.size = sizeof arrays,
+                                         .num_nodes = num_nodes,
+                                         .num_edges = num_edges,
+                                         .node = node,
+                                         .row = row,
+                                         .col = col,
+                                         .edge = edge,
+                                         .item_bytes = 8};
+    check(aether_sample_export(sampler, &arrays, &err), &err);
     check(aether_gather(&rows, node, 8, num_nodes, x, num_nodes * DIMS * sizeof *x, AETHER_F32, NULL, &err),
           &err);
     check(aether_file_check(file, &err), &err); /* what was read was there */

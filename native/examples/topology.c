@@ -85,7 +85,7 @@ int main(void) {
     const int64_t seeds[] = {0, 5}, fanouts[HOPS] = {-1, 2};
     const aether_seeds given = {.ids = seeds, .count = 2};
     const aether_sample_options options = {.key = 7, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
-    uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], nodes, edges;
+    uint64_t hop_nodes[HOPS + 1], hop_edges[HOPS], nodes = 0, edges = 0;
     const aether_sample_counts counts = {.size = sizeof counts,
                                          .hop_nodes = hop_nodes,
                                          .hop_edges = hop_edges,
@@ -96,8 +96,16 @@ int main(void) {
     int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &sampler, &err);
     if (!rc)
         rc = aether_sample_typed(sampler, &given, &options, &counts, &err);
+    const aether_sample_arrays arrays = {.size = sizeof arrays,
+                                         .num_nodes = nodes,
+                                         .num_edges = edges,
+                                         .node = node,
+                                         .row = row,
+                                         .col = col,
+                                         .edge = edge,
+                                         .item_bytes = 8};
     if (!rc)
-        rc = aether_sample_export(sampler, 8, nodes, edges, node, row, col, edge, NULL, &err);
+        rc = aether_sample_export(sampler, &arrays, &err);
     if (rc)
         fprintf(stderr, "%s\n", err.message);
     for (uint64_t i = 0; !rc && i < edges; i++)

@@ -143,8 +143,12 @@ static void sample(aether_sampler *s, const graph *g, const int64_t *seeds, uint
             AE_SIZED(aether_sample_counts, r->hop_nodes, r->hop_edges, r->totals, r->totals + 1), NULL);
     if (r->rc || r->totals[0] > MAX_OUT || r->totals[1] > MAX_OUT)
         return;
-    require(!aether_sample_export(s, 8, r->totals[0], r->totals[1], r->node, r->row, r->col, r->edge,
-                                  disjoint ? r->batch : NULL, NULL));
+    require(
+        !aether_sample_export(s,
+                              AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = r->totals[0],
+                                       .num_edges = r->totals[1], .node = r->node, .row = r->row,
+                                       .col = r->col, .edge = r->edge, .batch = disjoint ? r->batch : NULL),
+                              NULL));
     for (uint64_t i = 0; i < r->totals[0]; i++)
         require((uint64_t)r->node[i] < g->lists.num_major);
     for (uint64_t e = 0; e < r->totals[1]; e++)

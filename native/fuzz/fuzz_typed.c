@@ -93,14 +93,20 @@ static void export(const aether_sampler *s, const graph *g, const request *q, re
     for (uint32_t t = 0; t < g->num_types; t++) {
         r->node[t] = array(r->num_nodes[t], sizeof(int64_t));
         r->batch[t] = array(r->num_nodes[t], sizeof(int64_t));
-        require(aether_sample_export_nodes(s, t, 8, r->num_nodes[t], r->node[t],
-                                           disjoint ? r->batch[t] : NULL, NULL) == 0);
+        require(aether_sample_export_nodes(s, t,
+                                           AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                    .num_nodes = r->num_nodes[t], .node = r->node[t],
+                                                    .batch = disjoint ? r->batch[t] : NULL),
+                                           NULL) == 0);
     }
     for (uint32_t i = 0; i < g->num_relations; i++) {
         r->row[i] = array(r->num_edges[i], sizeof(int64_t));
         r->col[i] = array(r->num_edges[i], sizeof(int64_t));
         r->edge[i] = array(r->num_edges[i], sizeof(int64_t));
-        require(aether_sample_export_edges(s, i, 8, r->num_edges[i], r->row[i], r->col[i], r->edge[i],
+        require(aether_sample_export_edges(s, i,
+                                           AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                    .num_edges = r->num_edges[i], .row = r->row[i],
+                                                    .col = r->col[i], .edge = r->edge[i]),
                                            NULL) == 0);
     }
 }

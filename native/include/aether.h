@@ -478,6 +478,24 @@ typedef struct aether_sample_counts {
     uint64_t *num_edges; /* [relations] */
 } aether_sample_counts;
 
+/* Arrays that a sample, or a type or relation of it, is copied to, all of items of item_bytes: int64 (8) or
+ * int32 (4). num_nodes and num_edges are the lengths of those that are not NULL, and have to be what was
+ * sampled (else AETHER_E_INVALID). AETHER_E_LIMIT: int32 takes a graph of fewer than 2^31 nodes and edges,
+ * and a sample of fewer nodes; larger edge ids are cut to their low 32 bits. */
+typedef struct aether_sample_arrays {
+    uint64_t size;       /* sizeof(aether_sample_arrays) */
+    uint64_t num_nodes;  /* length of the first two */
+    uint64_t num_edges;  /* length of the others */
+    void *node;          /* ids */
+    void *batch;         /* seed slot; disjoint samples only */
+    void *row;           /* local node at the far end: the source; of type `to` */
+    void *col;           /* local node whose list it is in: the destination; of type `from`. Non-decreasing
+                            (layered: within each hop) */
+    void *edge;          /* edge ids */
+    uint32_t item_bytes; /* 8 or 4 */
+    uint32_t reserved;
+} aether_sample_arrays;
+
 /* ---- Sampling: one node type --------------------------------------------- */
 
 /* Scratch memory of a sampler, and its last sample. One thread at a time. */
@@ -501,15 +519,8 @@ int aether_sample(aether_sampler *s, const int64_t *seeds, uint64_t num_seeds,
                   const aether_sample_options *options, const aether_sample_counts *counts,
                   aether_error *err);
 
-/* Copy the last sample out, as int64 (out_bytes 8) or int32 (4). num_nodes and num_edges are the
- * lengths of the arrays, and those of the sample (else AETHER_E_INVALID):
- *   node[num_nodes] ids; row[num_edges] local source; col[num_edges] local destination,
- *   non-decreasing (layered: within each hop);
- *   edge[num_edges] edge ids; batch[num_nodes] seed slot (disjoint only). NULL skips one.
- * AETHER_E_LIMIT: int32 takes a graph of fewer than 2^31 nodes and edges, and a sample of fewer
- * nodes. Larger values in edge_ids are cut to their low 32 bits. */
-int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
-                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
+/* Copy the last sample out, into the arrays that are not NULL. */
+int aether_sample_export(const aether_sampler *s, const aether_sample_arrays *arrays, aether_error *err);
 
 /* ---- Sampling: several node types, weights, times ------------------------ */
 
@@ -582,17 +593,12 @@ int aether_sample_typed(aether_sampler *s, const aether_seeds *seeds, const aeth
 
 /* ---- Export of typed samples --------------------------------------------- */
 
-/* Copy the `count` nodes of one type of the last sample out, as int64 (out_bytes 8) or int32 (4):
- * node[count] ids, batch[count] seed slot (disjoint only). NULL skips one. AETHER_E_INVALID:
- * `count` is not their number. AETHER_E_LIMIT: int32 is too narrow, as for aether_sample_export(). */
-int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, uint64_t count,
-                               void *node, void *batch, aether_error *err);
-/* Copy the `count` edges of one relation of the last sample out, as int64 (out_bytes 8) or int32
- * (4): row[count] local node of type `to`, col[count] local node of type `from`, non-decreasing
- * (layered: within each hop), edge[count] edge ids. NULL skips one. AETHER_E_INVALID: `count` is
- * not their number. AETHER_E_LIMIT: int32 is too narrow, as for aether_sample_export(). */
-int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
-                               void *row, void *col, void *edge, aether_error *err);
+/* Copy the nodes of one type of the last sample out: `node` and `batch` of the arrays. */
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, const aether_sample_arrays *arrays,
+                               aether_error *err);
+/* Copy the edges of one relation of the last sample out: `row`, `col` and `edge` of the arrays. */
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, const aether_sample_arrays *arrays,
+                               aether_error *err);
 /* Copy the last sample out whole, as int64; num_nodes and num_edges are those of all types (else
  * AETHER_E_INVALID), the types and relations follow each other:
  *   node[num_nodes] ids; batch[num_nodes] seed slots (disjoint only), NULL skips them;

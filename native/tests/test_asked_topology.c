@@ -76,7 +76,8 @@ static int narrow(const aether_sampler *s, const counts *c, const int64_t *edges
     int32_t *ids = calloc(c->edges + 1, sizeof *ids);
     if (!ids)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a test");
-    int rc = aether_sample_export_edges(s, 0, 4, c->edges, NULL, NULL, ids, err);
+    int rc = aether_sample_export_edges(
+        s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_edges = c->edges, .edge = ids), err);
     for (uint64_t i = 0; !rc && i < c->edges; i++)
         CHECK_EQ(ids[i], edges[i]);
     free(ids);
@@ -102,8 +103,11 @@ static int draw(aether_topology *t, uint32_t threads, counts *c, int64_t **out, 
     *out = rc ? NULL : calloc(c->nodes + 3 * c->edges + 1, 8);
     if (*out) {
         int64_t *row = *out + c->nodes;
-        rc = aether_sample_export(s, 8, c->nodes, c->edges, *out, row, row + c->edges, row + 2 * c->edges,
-                                  NULL, err);
+        rc = aether_sample_export(s,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = c->nodes,
+                                           .num_edges = c->edges, .node = *out, .row = row,
+                                           .col = row + c->edges, .edge = row + 2 * c->edges),
+                                  err);
         if (!rc)
             rc = narrow(s, c, row + 2 * c->edges, err);
     }
@@ -159,7 +163,10 @@ static int draw_by_weight(aether_topology *t, bool own, uint32_t flags, uint64_t
     int64_t *out = rc ? NULL : calloc(c.nodes + 3 * c.edges + 1, 8);
     if (out) {
         int64_t *row = out + c.nodes;
-        rc = aether_sample_export(s, 8, c.nodes, c.edges, out, row, row + c.edges, row + 2 * c.edges, NULL,
+        rc = aether_sample_export(s,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = c.nodes,
+                                           .num_edges = c.edges, .node = out, .row = row,
+                                           .col = row + c.edges, .edge = row + 2 * c.edges),
                                   err);
         *hash = aether_hash_ids(out, c.nodes + 2 * c.edges);
     }

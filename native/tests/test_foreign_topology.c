@@ -263,8 +263,12 @@ static uint64_t compare(const aether_sampler *own, const aether_sampler *twin, c
     for (int i = 0; i < 2; i++) {
         int64_t *node = out[i], *row = node + 2 * a->nodes;
         aether_error err = {0};
-        CHECK_OK(aether_sample_export(i ? twin : own, 8, a->nodes, a->edges, node, row, row + a->edges,
-                                      row + 2 * a->edges, disjoint ? node + a->nodes : NULL, &err),
+        CHECK_OK(aether_sample_export(i ? twin : own,
+                                      AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = a->nodes,
+                                               .num_edges = a->edges, .node = node, .row = row,
+                                               .col = row + a->edges, .edge = row + 2 * a->edges,
+                                               .batch = disjoint ? node + a->nodes : NULL),
+                                      &err),
                  err);
     }
     CHECK(memcmp(out[0], out[1], 8 * size) == 0);
@@ -578,10 +582,17 @@ TEST(look_ups_that_fail_end_the_call) {
     REQUIRE_OK(sample(plain, &r, 0, &n, &err), err);
     int64_t *ids = calloc(n.edges + 1, sizeof *ids);
     c->broken = AETHER_E_IO;
-    CHECK_CODE(aether_sample_export(plain, 8, n.nodes, n.edges, NULL, NULL, NULL, ids, NULL, &err),
+    CHECK_CODE(aether_sample_export(plain,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n.nodes,
+                                             .num_edges = n.edges, .edge = ids),
+                                    &err),
                AETHER_E_IO);
     CHECK_STR(err.message, "the circle is broken");
-    CHECK_OK(aether_sample_export(plain, 8, n.nodes, n.edges, NULL, ids, NULL, NULL, NULL, &err), err);
+    CHECK_OK(aether_sample_export(plain,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n.nodes,
+                                           .num_edges = n.edges, .row = ids),
+                                  &err),
+             err);
     CHECK_CODE(aether_topology_neighbors(p.own, NULL, NODES, NULL, edge, EDGES, NULL, &err), AETHER_E_IO);
     CHECK_CODE(sample(weighted, &r, 0, &n, &err), AETHER_E_IO);
     CHECK_CODE(sample(timed, &r, 0, &n, &err), AETHER_E_IO);

@@ -97,8 +97,16 @@ static void compare(const aether_sampler *a, const aether_sampler *b, const coun
     for (uint32_t t = 0; t < 2; t++) {
         const uint64_t n = x->nodes[t];
         int64_t *one = calloc(4 * n + 1, 8), *batch = disjoint ? one + 2 * n : NULL;
-        CHECK_OK(aether_sample_export_nodes(a, t, 8, n, one, batch, &err), err);
-        CHECK_OK(aether_sample_export_nodes(b, t, 8, n, one + n, batch ? batch + n : NULL, &err), err);
+        CHECK_OK(aether_sample_export_nodes(a, t,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n,
+                                                     .node = one, .batch = batch),
+                                            &err),
+                 err);
+        CHECK_OK(aether_sample_export_nodes(b, t,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n,
+                                                     .node = one + n, .batch = batch ? batch + n : NULL),
+                                            &err),
+                 err);
         CHECK(!memcmp(one, one + n, 8 * n));
         CHECK(!batch || !memcmp(batch, batch + n, 8 * n));
         free(one);
@@ -106,8 +114,16 @@ static void compare(const aether_sampler *a, const aether_sampler *b, const coun
     for (uint32_t r = 0; r < 3; r++) {
         const uint64_t n = x->edges[r];
         int64_t *one = calloc(6 * n + 1, 8), *two = one + 3 * n;
-        CHECK_OK(aether_sample_export_edges(a, r, 8, n, one, one + n, one + 2 * n, &err), err);
-        CHECK_OK(aether_sample_export_edges(b, r, 8, n, two, two + n, two + 2 * n, &err), err);
+        CHECK_OK(aether_sample_export_edges(a, r,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n,
+                                                     .row = one, .col = one + n, .edge = one + 2 * n),
+                                            &err),
+                 err);
+        CHECK_OK(aether_sample_export_edges(b, r,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n,
+                                                     .row = two, .col = two + n, .edge = two + 2 * n),
+                                            &err),
+                 err);
         CHECK(!memcmp(one, two, 24 * n));
         free(one);
     }
@@ -249,7 +265,11 @@ TEST(values_come_with_the_edges_of_a_group) {
                 err);
             int64_t *ids = calloc(x.edges[0] + 1, 8);
             CHECK_EQ(x.edges[0], numbers[m]);
-            CHECK_OK(aether_sample_export_edges(s, 0, 8, numbers[m], NULL, NULL, ids, &err), err);
+            CHECK_OK(aether_sample_export_edges(s, 0,
+                                                AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                         .num_edges = numbers[m], .edge = ids),
+                                                &err),
+                     err);
             CHECK_EQ(aether_hash_ids(ids, numbers[m]), hashes[m]);
             for (uint64_t i = 0; i < numbers[m]; i++)
                 wrong += out[at++] != g.indices[0][ids[i]];

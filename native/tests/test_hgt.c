@@ -193,14 +193,23 @@ static void check_sample(const graph *g, aether_sampler *s, const aether_seeds *
                err);
     for (uint32_t t = 0; t < g->num_types; t++) {
         REQUIRE(num_nodes[t] == wanted[t].num_nodes);
-        REQUIRE_OK(aether_sample_export_nodes(s, t, 8, num_nodes[t], out_node, NULL, &err), err);
+        REQUIRE_OK(aether_sample_export_nodes(s, t,
+                                              AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                       .num_nodes = num_nodes[t], .node = out_node),
+                                              &err),
+                   err);
         check_same("node", out_node, wanted[t].node, num_nodes[t]);
         check_same("hop_nodes", (int64_t *)hop_nodes + t * (o->num_hops + 1), wanted[t].hop_nodes,
                    o->num_hops + 1);
     }
     for (uint32_t i = 0; i < g->num_relations; i++) {
         REQUIRE(num_edges[i] == links[i].num_edges);
-        REQUIRE_OK(aether_sample_export_edges(s, i, 8, num_edges[i], out_row, out_col, out_edge, &err), err);
+        REQUIRE_OK(aether_sample_export_edges(s, i,
+                                              AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                       .num_edges = num_edges[i], .row = out_row,
+                                                       .col = out_col, .edge = out_edge),
+                                              &err),
+                   err);
         check_same("row", out_row, links[i].row, num_edges[i]);
         check_same("col", out_col, links[i].col, num_edges[i]);
         check_same("edge", out_edge, links[i].edge, num_edges[i]);
@@ -330,7 +339,10 @@ static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aeth
                rc);
     CHECK_HAS(err.message, message);
     out_node[0] = -1;
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, 0, out_node, NULL, &err), err);
+    CHECK_OK(
+        aether_sample_export_nodes(
+            s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0, .node = out_node), &err),
+        err);
     CHECK_EQ(out_node[0], -1); /* an empty result */
 }
 

@@ -249,8 +249,12 @@ static uint64_t compare(const aether_sampler *own, const aether_sampler *other, 
     for (int i = 0; i < 2; i++) {
         int64_t *node = out[i], *row = node + 2 * a->nodes;
         aether_error err = {0};
-        CHECK_OK(aether_sample_export(i ? other : own, 8, a->nodes, a->edges, node, row, row + a->edges,
-                                      row + 2 * a->edges, disjoint ? node + a->nodes : NULL, &err),
+        CHECK_OK(aether_sample_export(i ? other : own,
+                                      AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = a->nodes,
+                                               .num_edges = a->edges, .node = node, .row = row,
+                                               .col = row + a->edges, .edge = row + 2 * a->edges,
+                                               .batch = disjoint ? node + a->nodes : NULL),
+                                      &err),
                  err);
     }
     CHECK(memcmp(out[0], out[1], 8 * size) == 0);

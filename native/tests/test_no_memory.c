@@ -358,7 +358,11 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
     USE(aether_sample_typed(s, &of, &options,
                             AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), err));
-    USE(aether_sample_export(s, 8, totals[0], totals[1], node, row, col, edge, NULL, err));
+    USE(aether_sample_export(s,
+                             AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = totals[0],
+                                      .num_edges = totals[1], .node = node, .row = row, .col = col,
+                                      .edge = edge),
+                             err));
     MAKE(aether_sampler_retarget(s, &relation, 1, &num_nodes, 1, err));
     USE(aether_sample_packed(s, &of, &options, &packing, bytes, sizeof bytes, &size, err));
     CHECK(size <= sizeof bytes);

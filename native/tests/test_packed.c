@@ -62,9 +62,16 @@ static uint64_t check_bytes(const aether_sampler *s, const sampled *c, const aet
         const char *own = bytes + at;
         if (part->what == AETHER_PART_NODES || part->what == AETHER_PART_TREES) {
             n = c->nodes[part->of];
-            CHECK_OK(aether_sample_export_nodes(s, part->of, 8, n, node, NULL, &err), err);
+            CHECK_OK(aether_sample_export_nodes(
+                         s, part->of,
+                         AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n, .node = node), &err),
+                     err);
             if (part->what == AETHER_PART_TREES)
-                CHECK_OK(aether_sample_export_nodes(s, part->of, 8, n, NULL, batch, &err), err);
+                CHECK_OK(aether_sample_export_nodes(
+                             s, part->of,
+                             AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n, .batch = batch),
+                             &err),
+                         err);
             ids = part->what == AETHER_PART_NODES ? (const int64_t *)own : ids;
             CHECK(memcmp(own, part->what == AETHER_PART_NODES ? node : batch, 8 * n) == 0);
         } else if (part->what == AETHER_PART_HOP_NODES) {
@@ -83,7 +90,12 @@ static uint64_t check_bytes(const aether_sampler *s, const sampled *c, const aet
             at += (n * WIDTH * sizeof(float) + 7) / 8 * 8 - 8 * n;
         } else {
             n = c->edges[part->of];
-            CHECK_OK(aether_sample_export_edges(s, part->of, 8, n, row, col, edge, &err), err);
+            CHECK_OK(
+                aether_sample_export_edges(s, part->of,
+                                           AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n,
+                                                    .row = row, .col = col, .edge = edge),
+                                           &err),
+                err);
             const int64_t *of = part->what == AETHER_PART_ROWS   ? row
                                 : part->what == AETHER_PART_COLS ? col
                                                                  : edge;

@@ -96,7 +96,11 @@ static uint64_t digest(const aether_sampler *s, const counts *c) {
     CHECK_EQ(aether_sample_export_typed(s, nodes, edges + 1, all, NULL, all, &err), AETHER_E_INVALID);
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         int64_t *node = calloc(c->nodes[t] + 1, sizeof *node);
-        CHECK_OK(aether_sample_export_nodes(s, t, 8, c->nodes[t], node, NULL, &err), err);
+        CHECK_OK(aether_sample_export_nodes(
+                     s, t,
+                     AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = c->nodes[t], .node = node),
+                     &err),
+                 err);
         CHECK(memcmp(node, all + at, c->nodes[t] * sizeof *node) == 0);
         at += c->nodes[t];
         hashes[n++] = aether_hash_ids(node, c->nodes[t]);
@@ -105,7 +109,12 @@ static uint64_t digest(const aether_sampler *s, const counts *c) {
     for (uint32_t r = 0; r < TYPED_RELATIONS; r++) {
         const uint64_t count = c->edges[r];
         int64_t *out = calloc(3 * count + 1, sizeof *out);
-        CHECK_OK(aether_sample_export_edges(s, r, 8, count, out, out + count, out + 2 * count, &err), err);
+        CHECK_OK(
+            aether_sample_export_edges(s, r,
+                                       AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = count,
+                                                .row = out, .col = out + count, .edge = out + 2 * count),
+                                       &err),
+            err);
         CHECK(memcmp(out, all + at, 3 * count * sizeof *out) == 0);
         at += 3 * count;
         hashes[n++] = aether_hash_ids(out, 3 * count);
@@ -247,7 +256,11 @@ static void check_ring(aether_sampler *s, const ring *r) {
                              AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), &err),
                err);
     CHECK_EQ(totals[0], NODES);
-    REQUIRE_OK(aether_sample_export_nodes(s, 0, 8, totals[0], node, NULL, &err), err);
+    REQUIRE_OK(aether_sample_export_nodes(
+                   s, 0,
+                   AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = totals[0], .node = node),
+                   &err),
+               err);
     CHECK(memcmp(node, wanted, sizeof node) == 0);
 }
 
@@ -266,8 +279,12 @@ TEST_ONE_THREAD(the_number_of_nodes_grows_and_shrinks) {
         if (i < 6) { /* the sample does not outlive its graph */
             const aether_relation same = relation;
             CHECK_OK(aether_sampler_retarget(s, &same, 1, &sizes[i], 1, &err), err);
-            CHECK_OK(aether_sample_export_nodes(s, 0, 8, 0, NULL, NULL, &err), err);
-            CHECK_CODE(aether_sample_export_nodes(s, 0, 8, 9, NULL, NULL, &err), AETHER_E_INVALID);
+            CHECK_OK(aether_sample_export_nodes(
+                         s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0), &err),
+                     err);
+            CHECK_CODE(aether_sample_export_nodes(
+                           s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 9), &err),
+                       AETHER_E_INVALID);
         }
         free_ring(&r);
     }
@@ -294,7 +311,9 @@ TEST(after_an_error_the_sampler_is_as_it_was) {
     CHECK_CODE(aether_sampler_retarget(s, &relation, 1, num_nodes, 2, &err), AETHER_E_INVALID);
     CHECK_HAS(err.message, "make another");
     CHECK_CODE(aether_sampler_retarget(s, &relation, 0, num_nodes, 1, &err), AETHER_E_INVALID);
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, 3, node, NULL, &err), err);
+    CHECK_OK(aether_sample_export_nodes(
+                 s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 3, .node = node), &err),
+             err);
     CHECK_EQ(node[1], 6);
     aether_sampler_destroy(s);
     free_ring(&r);

@@ -91,9 +91,13 @@ static void check_sample(const graph *g, aether_sampler *s, const int64_t *seeds
     CHECK_EQ(totals[0], expected.num_nodes);
     CHECK_EQ(totals[1], expected.num_edges);
     REQUIRE(totals[0] == expected.num_nodes && totals[1] == expected.num_edges);
-    REQUIRE_OK(aether_sample_export(s, 8, totals[0], totals[1], out_node, out_row, out_col, out_edge,
-                                    disjoint ? out_batch : NULL, &err),
-               err);
+    REQUIRE_OK(
+        aether_sample_export(s,
+                             AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = totals[0],
+                                      .num_edges = totals[1], .node = out_node, .row = out_row,
+                                      .col = out_col, .edge = out_edge, .batch = disjoint ? out_batch : NULL),
+                             &err),
+        err);
     check_same("node", out_node, expected.node, totals[0]);
     check_same("row", out_row, expected.row, totals[1]);
     check_same("col", out_col, expected.col, totals[1]);
@@ -197,9 +201,12 @@ static void compare_threads(uint32_t flags) {
     bool disjoint = flags & AETHER_SAMPLE_DISJOINT;
     for (int i = 0; i < 2; i++) {
         int64_t *p = i ? b : a;
-        CHECK_OK(aether_sample_export(i ? many : one, 8, nodes, edges, p, p + 2 * nodes,
-                                      p + 2 * nodes + edges, p + 2 * nodes + 2 * edges,
-                                      disjoint ? p + nodes : NULL, &err),
+        CHECK_OK(aether_sample_export(
+                     i ? many : one,
+                     AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = nodes, .num_edges = edges,
+                              .node = p, .row = p + 2 * nodes, .col = p + 2 * nodes + edges,
+                              .edge = p + 2 * nodes + 2 * edges, .batch = disjoint ? p + nodes : NULL),
+                     &err),
                  err);
     }
     CHECK(memcmp(a, b, (2 * nodes + 3 * edges) * 8) == 0);
@@ -240,9 +247,12 @@ TEST(int32_output_is_the_same) {
     aether_sample_options o = {.key = 1, .fanouts = fanouts, .num_hops = 2, .num_threads = 1};
     check_sample(&g, s, seeds, 4, &o);
     static int32_t node[REF_MAX], row[REF_MAX], col[REF_MAX], edge[REF_MAX];
-    CHECK_OK(
-        aether_sample_export(s, 4, expected.num_nodes, expected.num_edges, node, row, col, edge, NULL, &err),
-        err);
+    CHECK_OK(aether_sample_export(s,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 4,
+                                           .num_nodes = expected.num_nodes, .num_edges = expected.num_edges,
+                                           .node = node, .row = row, .col = col, .edge = edge),
+                                  &err),
+             err);
     for (uint64_t i = 0; i < expected.num_nodes; i++)
         CHECK_EQ(node[i], expected.node[i]);
     for (uint64_t i = 0; i < expected.num_edges; i++) {
@@ -275,7 +285,11 @@ static void check_edge_ids(const graph *g, uint32_t bytes) {
     CHECK_OK(aether_sample(s, seeds, 3, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
              err);
     CHECK(totals[1] == expected.num_edges && totals[1] > 1024);
-    CHECK_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
+    CHECK_OK(aether_sample_export(s,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = totals[0],
+                                           .num_edges = totals[1], .edge = out_edge),
+                                  &err),
+             err);
     for (uint64_t i = 0; i < totals[1]; i++)
         CHECK_EQ(out_edge[i], bytes == 4 ? narrow[expected.edge[i]] : wide[expected.edge[i]]);
     aether_sampler_destroy(s);
@@ -308,7 +322,11 @@ TEST(large_fanout_draws_distinct_positions) {
         aether_sample(s, &seed, 1, &o, AE_SIZED(aether_sample_counts, hn, he, totals, totals + 1), &err),
         err);
     CHECK_EQ(totals[1], K);
-    REQUIRE_OK(aether_sample_export(s, 8, totals[0], totals[1], NULL, NULL, NULL, out_edge, NULL, &err), err);
+    REQUIRE_OK(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = totals[0],
+                                             .num_edges = totals[1], .edge = out_edge),
+                                    &err),
+               err);
     static uint8_t seen[DEGREE];
     for (int i = 0; i < K; i++) {
         CHECK(out_edge[i] >= 0 && out_edge[i] < DEGREE && !seen[out_edge[i]]);
@@ -359,21 +377,32 @@ TEST(bad_seeds_and_settings_are_named) {
     o.exclude = NULL;
     check_sample(&g, s, seeds, 1, &o); /* still usable */
     const uint64_t nodes = expected.num_nodes, edges = expected.num_edges;
-    CHECK_CODE(aether_sample_export(s, 8, nodes, edges, NULL, NULL, NULL, NULL, out_batch, &err),
+    CHECK_CODE(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = nodes,
+                                             .num_edges = edges, .batch = out_batch),
+                                    &err),
                AETHER_E_INVALID);
     CHECK_HAS(err.message, "disjoint");
-    CHECK_CODE(aether_sample_export(s, 3, nodes, edges, out_node, NULL, NULL, NULL, NULL, &err),
+    CHECK_CODE(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 3, .num_nodes = nodes,
+                                             .num_edges = edges, .node = out_node),
+                                    &err),
                AETHER_E_INVALID);
-    CHECK_HAS(err.message, "out_bytes is 3");
+    CHECK_HAS(err.message, "item_bytes is 3");
     for (int by = -1; by <= 1; by += 2) { /* arrays of another length than the sample's */
         out_node[0] = out_edge[0] = -7;
-        CHECK_CODE(
-            aether_sample_export(s, 8, nodes + (uint64_t)by, edges, out_node, NULL, NULL, NULL, NULL, &err),
-            AETHER_E_INVALID);
+        CHECK_CODE(aether_sample_export(s,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                 .num_nodes = nodes + (uint64_t)by, .num_edges = edges,
+                                                 .node = out_node),
+                                        &err),
+                   AETHER_E_INVALID);
         CHECK_HAS(err.message, "nodes, the sample has");
-        CHECK_CODE(
-            aether_sample_export(s, 4, nodes, edges + (uint64_t)by, NULL, NULL, NULL, out_edge, NULL, &err),
-            AETHER_E_INVALID);
+        CHECK_CODE(aether_sample_export(s,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_nodes = nodes,
+                                                 .num_edges = edges + (uint64_t)by, .edge = out_edge),
+                                        &err),
+                   AETHER_E_INVALID);
         CHECK_HAS(err.message, "edges, the sample has");
         CHECK(out_node[0] == -7 && out_edge[0] == -7);
     }

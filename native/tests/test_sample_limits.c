@@ -84,7 +84,11 @@ static void check_seed_limit(uint64_t num_nodes, uint32_t bits) {
     REQUIRE_OK(sample(s, seeds, most, &fanout, 1, AETHER_SAMPLE_DISJOINT, &r), r.err);
     CHECK_EQ(r.totals[1], most);
     int64_t *node = calloc(2 * most, sizeof *node), *batch = calloc(2 * most, sizeof *batch);
-    CHECK_OK(aether_sample_export(s, 8, 2 * most, most, node, NULL, NULL, NULL, batch, &r.err), r.err);
+    CHECK_OK(aether_sample_export(s,
+                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 2 * most,
+                                           .num_edges = most, .node = node, .batch = batch),
+                                  &r.err),
+             r.err);
     for (uint64_t i = 0; i < most; i++) {
         CHECK_EQ(node[i], seeds[i]);
         CHECK_EQ(batch[i], i);
@@ -120,8 +124,11 @@ static void check_far_sample(uint64_t num_nodes, uint32_t flags) {
     CHECK_EQ(s->nodes[0].map.kind, AE_IDMAP_WIDE);
     CHECK_EQ(r.hop_edges[0], SEEDS * DEGREE);
     CHECK_EQ(r.hop_nodes[1], SEEDS / (disjoint ? 1 : 2) * DEGREE);
-    REQUIRE_OK(aether_sample_export(s, 8, r.totals[0], r.totals[1], node, row, col, edge,
-                                    disjoint ? batch : NULL, &r.err),
+    REQUIRE_OK(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = r.totals[0],
+                                             .num_edges = r.totals[1], .node = node, .row = row, .col = col,
+                                             .edge = edge, .batch = disjoint ? batch : NULL),
+                                    &r.err),
                r.err);
     for (uint64_t e = 0; e < r.totals[1]; e++) {
         CHECK_EQ(edge[e] / DEGREE, node[col[e]]);
@@ -211,7 +218,11 @@ static int export32(uint64_t num_nodes, uint64_t num_edges) {
     t.num_edges = t.end_positions = t.end_edge_ids = num_edges;
     CHECK_OK(aether_sampler_create(&t, &s, &r.err), r.err);
     CHECK_OK(sample(s, &seed, 1, &fanout, 1, 0, &r), r.err);
-    int rc = aether_sample_export(s, 4, 2, 1, node, row, col, edge, NULL, &r.err);
+    int rc =
+        aether_sample_export(s,
+                             AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_nodes = 2, .num_edges = 1,
+                                      .node = node, .row = row, .col = col, .edge = edge),
+                             &r.err);
     if (rc == AETHER_OK) {
         CHECK_EQ(node[1], neighbor_at(&t, (uint64_t)edge[0]));
         CHECK_EQ(edge[0] / DEGREE, 5);
@@ -235,12 +246,21 @@ TEST_ONE_THREAD(int32_output_of_a_large_sample_is_refused) {
     REQUIRE_OK(aether_sampler_create(&t, &s, &r.err), r.err);
     REQUIRE_OK(sample(s, &seed, 1, &fanout, 1, 0, &r), r.err);
     s->nodes[0].num_nodes = UINT64_C(1) << 31; /* pretended: nothing is copied out */
-    CHECK_CODE(aether_sample_export(s, 4, s->nodes[0].num_nodes, 1, NULL, NULL, NULL, NULL, NULL, &r.err),
+    CHECK_CODE(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 4,
+                                             .num_nodes = s->nodes[0].num_nodes, .num_edges = 1),
+                                    &r.err),
                AETHER_E_LIMIT);
-    CHECK_CODE(aether_sample_export(s, 8, s->nodes[0].num_nodes, 1, NULL, NULL, NULL, NULL, NULL, &r.err),
+    CHECK_CODE(aether_sample_export(s,
+                                    AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                             .num_nodes = s->nodes[0].num_nodes, .num_edges = 1),
+                                    &r.err),
                AETHER_OK);
     s->nodes[0].num_nodes = INT32_MAX;
-    CHECK_CODE(aether_sample_export(s, 4, INT32_MAX, 1, NULL, NULL, NULL, NULL, NULL, &r.err), AETHER_OK);
+    CHECK_CODE(aether_sample_export(
+                   s, AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_nodes = INT32_MAX, .num_edges = 1),
+                   &r.err),
+               AETHER_OK);
     aether_sampler_destroy(s);
 }
 

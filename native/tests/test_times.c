@@ -144,7 +144,10 @@ static drawn draw(const list *l, const int64_t *since, const int64_t *until, int
                                AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, &d.n), &d.err);
     if (d.rc || d.n > MANY)
         return d;
-    CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, d.n, NULL, NULL, edge, &d.err), d.err);
+    CHECK_OK(aether_sample_export_edges(
+                 l->sampler, 0,
+                 AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = d.n, .edge = edge), &d.err),
+             d.err);
     for (uint64_t i = 0; i < d.n; i++)
         d.at[i] = (uint64_t)(DEGREE - 1 - edge[i]);
     return d;
@@ -316,14 +319,21 @@ TEST_ONE_THREAD(bounds_hold_for_the_tree_in_every_hop) {
     CHECK_EQ(hop_edges[1], 1);
     CHECK_EQ(edges[1], 3);
     REQUIRE(nodes[0] == 10);
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, nodes[0], node, batch, &err), err);
+    CHECK_OK(aether_sample_export_nodes(s, 0,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = nodes[0],
+                                                 .node = node, .batch = batch),
+                                        &err),
+             err);
     const int64_t wanted_node[] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 2},
                   wanted_batch[] = {0, 1, 2, 3, 0, 1, 3, 0, 1, 2};
     for (int i = 0; i < 10; i++) {
         CHECK_EQ(node[i], wanted_node[i]);
         CHECK_EQ(batch[i], wanted_batch[i]);
     }
-    CHECK_OK(aether_sample_export_edges(s, 0, 8, edges[0], NULL, col, NULL, &err), err);
+    CHECK_OK(
+        aether_sample_export_edges(
+            s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = edges[0], .col = col), &err),
+        err);
     CHECK(col[0] == 0 && col[1] == 1 && col[2] == 3 && col[3] == 4);
     aether_sampler_destroy(s);
     aether_topology_destroy(t[0]);

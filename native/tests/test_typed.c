@@ -65,18 +65,36 @@ TEST(relations_take_turns_in_every_hop) {
     check_values((int64_t *)hop_edges, (int64_t[]){2, 2, 1, 3, 2, 0, 0, 0, 0, 0}, 10);
     check_values((int64_t *)num_nodes, (int64_t[]){4, 3, 0}, 3);
     check_values((int64_t *)num_edges, (int64_t[]){4, 4, 2, 0, 0}, 5);
-    CHECK_OK(aether_sample_export_nodes(x.sampler, 0, 8, 4, a, NULL, &err), err);
+    CHECK_OK(
+        aether_sample_export_nodes(
+            x.sampler, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 4, .node = a), &err),
+        err);
     check_values(a, (int64_t[]){0, 1, 2, 3}, 4);
-    CHECK_OK(aether_sample_export_nodes(x.sampler, 1, 8, 3, a, NULL, &err), err);
+    CHECK_OK(
+        aether_sample_export_nodes(
+            x.sampler, 1, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 3, .node = a), &err),
+        err);
     check_values(a, (int64_t[]){2, 0, 1}, 3);
-    CHECK_OK(aether_sample_export_edges(x.sampler, 0, 8, 4, a, b, c, &err), err);
+    CHECK_OK(aether_sample_export_edges(x.sampler, 0,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 4,
+                                                 .row = a, .col = b, .edge = c),
+                                        &err),
+             err);
     check_values(a, (int64_t[]){1, 2, 3, 0}, 4);
     check_values(b, (int64_t[]){0, 0, 1, 3}, 4);
     check_values(c, (int64_t[]){0, 1, 2, 3}, 4);
-    CHECK_OK(aether_sample_export_edges(x.sampler, 1, 8, 4, a, b, c, &err), err);
+    CHECK_OK(aether_sample_export_edges(x.sampler, 1,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 4,
+                                                 .row = a, .col = b, .edge = c),
+                                        &err),
+             err);
     check_values(a, (int64_t[]){0, 0, 1, 2}, 4);
     check_values(b, (int64_t[]){0, 1, 1, 2}, 4);
-    CHECK_OK(aether_sample_export_edges(x.sampler, 2, 8, 2, a, b, c, &err), err);
+    CHECK_OK(aether_sample_export_edges(x.sampler, 2,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 2,
+                                                 .row = a, .col = b, .edge = c),
+                                        &err),
+             err);
     check_values(a, (int64_t[]){0, 3}, 2);
     check_values(b, (int64_t[]){0, 0}, 2);
     check_values(c, (int64_t[]){2, 3}, 2);
@@ -99,10 +117,18 @@ TEST(trees_are_numbered_through_the_types) {
                err);
     int64_t node[8], batch[8];
     check_values((int64_t *)num_nodes, (int64_t[]){7, 2, 0}, 3);
-    CHECK_OK(aether_sample_export_nodes(x.sampler, 0, 8, 7, node, batch, &err), err);
+    CHECK_OK(aether_sample_export_nodes(x.sampler, 0,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 7,
+                                                 .node = node, .batch = batch),
+                                        &err),
+             err);
     check_values(node, (int64_t[]){3, 3, 0, 0, 1, 0, 3}, 7);
     check_values(batch, (int64_t[]){0, 1, 0, 1, 2, 3, 3}, 7);
-    CHECK_OK(aether_sample_export_nodes(x.sampler, 1, 8, 2, node, batch, &err), err);
+    CHECK_OK(aether_sample_export_nodes(x.sampler, 1,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 2,
+                                                 .node = node, .batch = batch),
+                                        &err),
+             err);
     check_values(batch, (int64_t[]){2, 3}, 2);
     close_example(&x);
 }
@@ -175,8 +201,15 @@ static int try(const example *x, attempt *a) {
 static void check_recovers(const example *x) {
     int64_t values[8] = {-7, -7, -7, -7, -7, -7, -7, -7};
     aether_error err = {0};
-    CHECK_OK(aether_sample_export_nodes(x->sampler, 0, 8, 0, values, NULL, &err), err);
-    CHECK_OK(aether_sample_export_edges(x->sampler, 0, 8, 0, values, values, values, &err), err);
+    CHECK_OK(aether_sample_export_nodes(
+                 x->sampler, 0,
+                 AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0, .node = values), &err),
+             err);
+    CHECK_OK(aether_sample_export_edges(x->sampler, 0,
+                                        AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 0,
+                                                 .row = values, .col = values, .edge = values),
+                                        &err),
+             err);
     CHECK_EQ(values[0], -7);
     attempt good = {.fanouts = {-1, -1, -1, -1, -1}, .seeds = {{.count = 1}, {.count = 1}}};
     CHECK_OK(try(x, &good), good.err);
@@ -218,17 +251,36 @@ TEST(bad_exports_are_named) {
     int64_t values[8];
     aether_error err = {0};
     REQUIRE_OK(try(&x, &a), a.err);
-    CHECK_CODE(aether_sample_export_nodes(x.sampler, 3, 8, 0, values, NULL, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sample_export_nodes(
+                   x.sampler, 3,
+                   AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0, .node = values), &err),
+               AETHER_E_INVALID);
     CHECK_HAS(err.message, "node type 3 of 3");
-    CHECK_CODE(aether_sample_export_edges(x.sampler, 5, 8, 0, values, values, values, &err),
+    CHECK_CODE(aether_sample_export_edges(x.sampler, 5,
+                                          AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 0,
+                                                   .row = values, .col = values, .edge = values),
+                                          &err),
                AETHER_E_INVALID);
     CHECK_HAS(err.message, "edge type 5 of 5");
-    CHECK_CODE(aether_sample_export_nodes(x.sampler, 0, 5, 0, values, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_sample_export_edges(x.sampler, 0, 2, 0, values, values, values, &err),
+    CHECK_CODE(aether_sample_export_nodes(
+                   x.sampler, 0,
+                   AE_SIZED(aether_sample_arrays, .item_bytes = 5, .num_nodes = 0, .node = values), &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_sample_export_nodes(x.sampler, 0, 8, a.num_nodes[0], values, values, &err),
+    CHECK_CODE(aether_sample_export_edges(x.sampler, 0,
+                                          AE_SIZED(aether_sample_arrays, .item_bytes = 2, .num_edges = 0,
+                                                   .row = values, .col = values, .edge = values),
+                                          &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_sample_export_nodes(x.sampler, 2, 8, 0, values, values, &err),
+    CHECK_CODE(
+        aether_sample_export_nodes(x.sampler, 0,
+                                   AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                            .num_nodes = a.num_nodes[0], .node = values, .batch = values),
+                                   &err),
+        AETHER_E_INVALID);
+    CHECK_CODE(aether_sample_export_nodes(x.sampler, 2,
+                                          AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0,
+                                                   .node = values, .batch = values),
+                                          &err),
                AETHER_OK); /* of nothing */
     uint64_t totals[2];
     CHECK_CODE(aether_sample(x.sampler, a.papers, 1, &a.options,
@@ -268,7 +320,9 @@ TEST(damage_in_one_relation_leaves_nothing_of_the_others) {
         CHECK_EQ(err.position, 1);
         CHECK_EQ(err.value, 2);
         int64_t row[4] = {-7, -7, -7, -7};
-        CHECK_OK(aether_sample_export_edges(s, 0, 8, 0, row, NULL, NULL, &err), err);
+        CHECK_OK(aether_sample_export_edges(
+                     s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = 0, .row = row), &err),
+                 err);
         CHECK_EQ(row[0], -7);
         ids[1][1] = 1;
         CHECK_OK(aether_sample_typed(
@@ -306,7 +360,11 @@ TEST(long_lists_are_induced_whole) {
         REQUIRE_OK(aether_sample_typed(
                        s, seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, NULL, nodes, num_edges), &err),
                    err);
-        CHECK_OK(aether_sample_export_edges(s, 0, 8, num_edges[0], row, NULL, edge, &err), err);
+        CHECK_OK(aether_sample_export_edges(s, 0,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                     .num_edges = num_edges[0], .row = row, .edge = edge),
+                                            &err),
+                 err);
         for (uint64_t p = degrees[d]; p < 2 * degrees[d]; p++)
             if (ids[p] == 4 || ids[p] == 1) {
                 CHECK(n < num_edges[0] && edge[n] == (int64_t)p && row[n] == (ids[p] == 1));
@@ -332,7 +390,9 @@ TEST(types_without_relations_and_no_types_at_all) {
                                  &err),
              err);
     check_values((int64_t *)hop_nodes, (int64_t[]){3, 0, 0}, 3);
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, 3, node, NULL, &err), err);
+    CHECK_OK(aether_sample_export_nodes(
+                 s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 3, .node = node), &err),
+             err);
     check_values(node, ids, 3);
     aether_sampler_destroy(s);
     REQUIRE_OK(aether_sampler_create_typed(NULL, 0, NULL, 0, &s, &err), err);

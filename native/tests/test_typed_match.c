@@ -116,12 +116,20 @@ static output run(aether_sampler *s, const aether_seeds *seeds, const aether_sam
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         uint64_t n = out.num_nodes[t];
         bool disjoint = o->flags & AETHER_SAMPLE_DISJOINT;
-        CHECK_OK(aether_sample_export_nodes(s, t, 8, n, at, disjoint ? at + n : NULL, &err), err);
+        CHECK_OK(aether_sample_export_nodes(s, t,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n,
+                                                     .node = at, .batch = disjoint ? at + n : NULL),
+                                            &err),
+                 err);
         at += 2 * n;
     }
     for (uint32_t i = 0; i < TYPED_RELATIONS; i++) {
         uint64_t n = out.num_edges[i];
-        CHECK_OK(aether_sample_export_edges(s, i, 8, n, at, at + n, at + 2 * n, &err), err);
+        CHECK_OK(aether_sample_export_edges(s, i,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n,
+                                                     .row = at, .col = at + n, .edge = at + 2 * n),
+                                            &err),
+                 err);
         at += 3 * n;
     }
     return out;

@@ -65,8 +65,15 @@ static int sample(aether_sampler *s, int64_t seed, int64_t fanout, uint32_t flag
         s, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, num_nodes, &d->n), &d->err);
     if (d->rc)
         return d->rc;
-    CHECK_OK(aether_sample_export_nodes(s, 0, 8, num_nodes[0], node, NULL, &d->err), d->err);
-    CHECK_OK(aether_sample_export_edges(s, 0, 8, d->n, row, NULL, NULL, &d->err), d->err);
+    CHECK_OK(aether_sample_export_nodes(
+                 s, 0,
+                 AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = num_nodes[0], .node = node),
+                 &d->err),
+             d->err);
+    CHECK_OK(
+        aether_sample_export_edges(
+            s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = d->n, .row = row), &d->err),
+        d->err);
     for (uint64_t i = 0; i < d->n; i++)
         d->at[i] = (uint64_t)node[row[i]] - 1;
     return AETHER_OK;

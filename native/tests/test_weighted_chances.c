@@ -65,7 +65,11 @@ static const int64_t *draw(const list *l, int64_t k, uint32_t flags, int64_t sin
              err);
     CHECK_EQ(num_edges[0], DRAWS * k);
     if (num_edges[0] == (uint64_t)(DRAWS * k))
-        CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges[0], NULL, NULL, edges, &err), err);
+        CHECK_OK(aether_sample_export_edges(l->sampler, 0,
+                                            AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                     .num_edges = num_edges[0], .edge = edges),
+                                            &err),
+                 err);
     for (int64_t i = 0; i < DRAWS * k; i++) /* edge ids to places in the list */
         edges[i] = (edges[i] + (int64_t)l->n - 1) % (int64_t)l->n;
     return edges;

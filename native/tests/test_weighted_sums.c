@@ -224,7 +224,11 @@ TEST_ONE_THREAD(excluded_edges_are_never_drawn) {
                        AE_SIZED(aether_sample_counts, nodes, &hop_edges, &num_nodes, &num_edges), &err),
                    err);
         REQUIRE(num_edges == (uint64_t)fanout);
-        CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges, NULL, NULL, edges, &err), err);
+        CHECK_OK(aether_sample_export_edges(
+                     l->sampler, 0,
+                     AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = num_edges, .edge = edges),
+                     &err),
+                 err);
         for (uint64_t i = 0; i < num_edges; i++)
             for (uint64_t k = 0; k < exclude.count; k++)
                 CHECK(edges[i] != (int64_t)heavy[k]);
@@ -257,9 +261,12 @@ static void check_read_whole(double weight, double first, int64_t since) {
                            AE_SIZED(aether_sample_counts, nodes, &hop_edges, &num_nodes, &num_edges[one]),
                            &err),
                        err);
-            REQUIRE_OK(
-                aether_sample_export_edges(s, 0, 8, num_edges[one], NULL, NULL, one ? without : with, &err),
-                err);
+            REQUIRE_OK(aether_sample_export_edges(s, 0,
+                                                  AE_SIZED(aether_sample_arrays, .item_bytes = 8,
+                                                           .num_edges = num_edges[one],
+                                                           .edge = one ? without : with),
+                                                  &err),
+                       err);
         }
         CHECK_EQ(num_edges[0], 8);
         CHECK_EQ(num_edges[1], 8);
@@ -345,7 +352,11 @@ static void check_contained(const lists *l, uint64_t key) {
     if (rc)
         return;
     CHECK(num_edges <= MOST);
-    REQUIRE_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges, NULL, NULL, edge, &err), err);
+    REQUIRE_OK(aether_sample_export_edges(
+                   l->sampler, 0,
+                   AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = num_edges, .edge = edge),
+                   &err),
+               err);
     for (uint64_t i = 0; i < num_edges; i++)
         CHECK(edge[i] >= BEFORE && edge[i] < BEFORE + MOST);
 }

@@ -311,9 +311,18 @@ static inline void tref_check_nodes(const aether_sampler *s, uint32_t type, bool
     static int32_t node4[TREF_MAX], batch4[TREF_MAX];
     const typed_nodes *wanted = &tref_nodes[type];
     aether_error err = {0};
-    REQUIRE_OK(aether_sample_export_nodes(s, type, 8, wanted->num, node, disjoint ? batch : NULL, &err), err);
-    REQUIRE_OK(aether_sample_export_nodes(s, type, 4, wanted->num, node4, disjoint ? batch4 : NULL, &err),
-               err);
+    REQUIRE_OK(
+        aether_sample_export_nodes(s, type,
+                                   AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = wanted->num,
+                                            .node = node, .batch = disjoint ? batch : NULL),
+                                   &err),
+        err);
+    REQUIRE_OK(
+        aether_sample_export_nodes(s, type,
+                                   AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_nodes = wanted->num,
+                                            .node = node4, .batch = disjoint ? batch4 : NULL),
+                                   &err),
+        err);
     tref_check_same("node", type, node, wanted->node, wanted->num);
     tref_check_narrow(node4, node, wanted->num);
     if (disjoint) {
@@ -327,8 +336,18 @@ static inline void tref_check_edges(const aether_sampler *s, uint32_t relation) 
     static int32_t row4[TREF_MAX], col4[TREF_MAX], edge4[TREF_MAX];
     const typed_edges *wanted = &tref_edges[relation];
     aether_error err = {0};
-    REQUIRE_OK(aether_sample_export_edges(s, relation, 8, wanted->num, row, col, edge, &err), err);
-    REQUIRE_OK(aether_sample_export_edges(s, relation, 4, wanted->num, row4, col4, edge4, &err), err);
+    REQUIRE_OK(
+        aether_sample_export_edges(s, relation,
+                                   AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = wanted->num,
+                                            .row = row, .col = col, .edge = edge),
+                                   &err),
+        err);
+    REQUIRE_OK(
+        aether_sample_export_edges(s, relation,
+                                   AE_SIZED(aether_sample_arrays, .item_bytes = 4, .num_edges = wanted->num,
+                                            .row = row4, .col = col4, .edge = edge4),
+                                   &err),
+        err);
     tref_check_same("row", relation, row, wanted->row, wanted->num);
     tref_check_same("col", relation, col, wanted->col, wanted->num);
     tref_check_same("edge", relation, edge, wanted->edge, wanted->num);

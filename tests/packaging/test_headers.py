@@ -24,8 +24,6 @@ MANY_ARGUMENTS = {
         "aether_find_edges",
         "aether_gather",
         "aether_sample_contexts",
-        "aether_sample_export",
-        "aether_sample_export_edges",
         "aether_topology_ids",
         "aether_topology_neighbors",
         "aether_topology_own_values",

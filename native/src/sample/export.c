@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "sample/state.h"
 
 #define BLOCK    512
@@ -158,10 +159,10 @@ INLINE int put_relation(const aether_sampler *s, const ae_relation *r, uint32_t 
     return rc || !edge ? rc : put_edges(s, r, bytes, edge, err);
 }
 
-static int check_bytes(uint32_t out_bytes, bool fits_int32, aether_error *err) {
-    if (out_bytes != 4 && out_bytes != 8)
-        return ae_error_set(err, AETHER_E_INVALID, "out_bytes is %u, not 4 or 8", out_bytes);
-    if (out_bytes == 4 && !fits_int32)
+static int check_bytes(uint32_t item_bytes, bool fits_int32, aether_error *err) {
+    if (item_bytes != 4 && item_bytes != 8)
+        return ae_error_set(err, AETHER_E_INVALID, "item_bytes is %u, not 4 or 8", item_bytes);
+    if (item_bytes == 4 && !fits_int32)
         return ae_error_set(err, AETHER_E_LIMIT, "ids of this sample do not fit int32: ask for int64");
     return AETHER_OK;
 }
@@ -173,39 +174,51 @@ static int check_count(const char *what, uint64_t count, uint64_t have, aether_e
                         what, have);
 }
 
+static int check_arrays(const aether_sample_arrays *arrays, aether_error *err) {
+    return ae_options_check(arrays, sizeof *arrays, "aether_sample_arrays", err);
+}
+
 /* int32 is checked against both counts: a sample may have more slots than the graph has nodes,
  * because a node may be in many disjoint trees and every repeated seed has its own slot. */
-int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t out_bytes, uint64_t count,
-                               void *node, void *batch, aether_error *err) {
+int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, const aether_sample_arrays *arrays,
+                               aether_error *err) {
+    int rc = check_arrays(arrays, err);
+    if (rc)
+        return rc;
     if (type >= s->num_types)
         return ae_error_set(err, AETHER_E_INVALID, "node type %u of %u", type, s->num_types);
     const ae_nodes *n = &s->nodes[type];
-    int rc = check_bytes(out_bytes, n->num_ids <= INT32_MAX && n->num_nodes <= INT32_MAX, err);
-    if (rc || (rc = check_count("nodes", count, n->num_nodes, err)) != 0)
+    const aether_sample_arrays *a = arrays;
+    rc = check_bytes(a->item_bytes, n->num_ids <= INT32_MAX && n->num_nodes <= INT32_MAX, err);
+    if (rc || (rc = check_count("nodes", a->num_nodes, n->num_nodes, err)) != 0)
         return rc;
-    if (batch && !s->node_bits && n->num_nodes)
+    if (a->batch && !s->node_bits && n->num_nodes)
         return ae_error_set(err, AETHER_E_INVALID, NO_BATCH);
-    return out_bytes == 4 ? put_type(s, n, 4, node, batch, err) : put_type(s, n, 8, node, batch, err);
+    return a->item_bytes == 4 ? put_type(s, n, 4, a->node, a->batch, err)
+                              : put_type(s, n, 8, a->node, a->batch, err);
 }
 
-int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
-                               void *row, void *col, void *edge, aether_error *err) {
+int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, const aether_sample_arrays *arrays,
+                               aether_error *err) {
+    int rc = check_arrays(arrays, err);
+    if (rc)
+        return rc;
     if (relation >= s->num_relations)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, s->num_relations);
     const ae_relation *r = &s->relations[relation];
+    const aether_sample_arrays *a = arrays;
     bool fits = r->topology->end_edge_ids <= INT32_MAX && s->nodes[r->from].num_nodes <= INT32_MAX &&
                 s->nodes[r->to].num_nodes <= INT32_MAX;
-    int rc = check_bytes(out_bytes, fits, err);
-    if (rc || (rc = check_count("edges", count, r->num_edges, err)) != 0)
+    rc = check_bytes(a->item_bytes, fits, err);
+    if (rc || (rc = check_count("edges", a->num_edges, r->num_edges, err)) != 0)
         return rc;
-    return out_bytes == 4 ? put_relation(s, r, 4, row, col, edge, err)
-                          : put_relation(s, r, 8, row, col, edge, err);
+    return a->item_bytes == 4 ? put_relation(s, r, 4, a->row, a->col, a->edge, err)
+                              : put_relation(s, r, 8, a->row, a->col, a->edge, err);
 }
 
-int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t num_nodes, uint64_t num_edges,
-                         void *node, void *row, void *col, void *edge, void *batch, aether_error *err) {
-    int rc = aether_sample_export_nodes(s, 0, out_bytes, num_nodes, node, batch, err);
-    return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, num_edges, row, col, edge, err);
+int aether_sample_export(const aether_sampler *s, const aether_sample_arrays *arrays, aether_error *err) {
+    int rc = aether_sample_export_nodes(s, 0, arrays, err);
+    return rc ? rc : aether_sample_export_edges(s, 0, arrays, err);
 }
 
 int aether_sample_export_typed(const aether_sampler *s, uint64_t num_nodes, uint64_t num_edges, int64_t *node,

@@ -153,18 +153,23 @@ static int put_part(const aether_sampler *s, const aether_packing *p, const aeth
     const uint64_t hops = p->num_hops;
     switch (part->what) {
     case AETHER_PART_NODES:
-        return aether_sample_export_nodes(s, part->of, 8, n, out, NULL, err);
+        return aether_sample_export_nodes(
+            s, part->of, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n, .node = out), err);
     case AETHER_PART_TREES:
-        return aether_sample_export_nodes(s, part->of, 8, n, NULL, out, err);
+        return aether_sample_export_nodes(
+            s, part->of, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = n, .batch = out), err);
     case AETHER_PART_HOP_NODES:
         memcpy(out, p->counts->hop_nodes + part->of * (hops + 1), 8 * n);
         return AETHER_OK;
     case AETHER_PART_ROWS:
-        return aether_sample_export_edges(s, part->of, 8, n, out, NULL, NULL, err);
+        return aether_sample_export_edges(
+            s, part->of, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n, .row = out), err);
     case AETHER_PART_COLS:
-        return aether_sample_export_edges(s, part->of, 8, n, NULL, out, NULL, err);
+        return aether_sample_export_edges(
+            s, part->of, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n, .col = out), err);
     case AETHER_PART_EDGES:
-        return aether_sample_export_edges(s, part->of, 8, n, NULL, NULL, out, err);
+        return aether_sample_export_edges(
+            s, part->of, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_edges = n, .edge = out), err);
     case AETHER_PART_HOP_EDGES:
         memcpy(out, p->counts->hop_edges + part->of * hops, 8 * n);
         return AETHER_OK;
