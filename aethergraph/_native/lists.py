@@ -150,10 +150,35 @@ def hash_edges(
 # ---- gather ----------------------------------------------------------------------------------
 
 
+class RowRequests:
+    """Each an ``aether_row_request *`` and an error, to be taken again: threads may share it.
+
+    Making new ones takes as long as gathering a few rows.
+    """
+
+    __slots__ = ("_idle",)
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[Any, Any]] = []
+
+    def take(self) -> tuple[Any, Any]:
+        """Return a request, to be filled, and an error."""
+        try:
+            return self._idle.pop()
+        except IndexError:  # all are in use, or lost with the exception of a call
+            request = ffi.new("aether_row_request *")
+            request.size = ffi.sizeof("aether_row_request")
+            return request, new_error()
+
+    def give_back(self, call: tuple[Any, Any]) -> None:
+        """Let others take them again."""
+        self._idle.append(call)
+
+
 class NativeRows:
     """Rows of an array, ready to be gathered. Keeps the array (and its mapping) alive."""
 
-    __slots__ = ("_array", "_guard", "_rows", "code")
+    __slots__ = ("_array", "_guard", "_requests", "_rows", "code")
 
     def __init__(self, array: NDArray[Any], code: int, guard: FileGuard | None = None) -> None:
         items = 1
@@ -162,6 +187,7 @@ class NativeRows:
         self._array = array
         self._guard = guard
         self.code = code
+        self._requests = RowRequests()
         self._rows = ffi.new("aether_rows *")
         self._rows.data = ffi.cast("void *", address_of(array))
         self._rows.num_rows = array.shape[0]
@@ -184,20 +210,14 @@ class NativeRows:
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
         """Set ``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous, writable."""
-        err = new_error()
+        request, err = call = self._requests.take()
+        lent, room = ffi.from_buffer(ids), ffi.from_buffer(out)
+        request.ids, request.n, request.id_bytes = lent, ids.shape[0], ids.itemsize
+        request.out, request.out_size, request.out_dtype = room, out.nbytes, out_code
         begin_read(self._guard)
-        code = lib.aether_gather(
-            self._rows,
-            ffi.from_buffer(ids),
-            ids.itemsize,
-            ids.shape[0],
-            ffi.from_buffer(out),
-            out.nbytes,
-            out_code,
-            lend(task, out.nbytes),
-            err,
-        )
+        code = lib.aether_gather(self._rows, request, lend(task, out.nbytes), err)
         end_read(code, err, self._guard)
+        self._requests.give_back(call)
 
 
 def gather(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aethergraph._native.core import Path, ffi, lib, new_error, raise_error
 from aethergraph._native.files import encode_path
 from aethergraph._native.io import IO_TIER_NAMES, IO_TIERS
+from aethergraph._native.lists import RowRequests
 from aethergraph._native.memory import buffer_alloc
 from aethergraph._native.tasks import Progress, Task, lend, run_long
 from aethergraph.errors import InvalidArgumentError
@@ -99,7 +100,7 @@ class FileRows:
         TruncatedFileError: the file ends before its last row.
     """
 
-    __slots__ = ("_handle", "_hot_bytes", "_row_bytes", "code", "path")
+    __slots__ = ("_handle", "_hot_bytes", "_requests", "_row_bytes", "code", "path")
 
     def __init__(
         self, path: Path, offset: int, shape: tuple[int, ...], code: int, memory: int, *,
@@ -113,6 +114,7 @@ class FileRows:
         options.offset = offset
         options.num_rows = shape[0]
         options.row_items = int(np.prod(shape[1:], dtype=np.int64))
+        self._requests = RowRequests()
         self._hot_bytes = 0 if hot is None else hot.nbytes
         options.memory = max(0, min(memory, (1 << 63) - 1) - self._hot_bytes)
         options.dtype = code
@@ -143,20 +145,14 @@ class FileRows:
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
         """Set ``out[i] = rows[ids[i]]``; ``ids`` int64 or uint32, ``out`` contiguous, writable."""
-        err = new_error()
-        code = lib.aether_row_gather(
-            self._handle,
-            ffi.from_buffer(ids),
-            ids.itemsize,
-            ids.shape[0],
-            ffi.from_buffer(out),
-            out.nbytes,
-            out_code,
-            lend(task, out.nbytes),
-            err,
-        )
+        request, err = call = self._requests.take()
+        lent, room = ffi.from_buffer(ids), ffi.from_buffer(out)
+        request.ids, request.n, request.id_bytes = lent, ids.shape[0], ids.itemsize
+        request.out, request.out_size, request.out_dtype = room, out.nbytes, out_code
+        code = lib.aether_row_gather(self._handle, request, lend(task, out.nbytes), err)
         if code:
             raise_error(code, err, self.path)
+        self._requests.give_back(call)
 
     def plan(self, ids: NDArray[np.int64], ends: NDArray[np.uint64]) -> NativePlan:
         """Return a plan of announced gathers; the arguments are those of :class:`NativePlan`."""

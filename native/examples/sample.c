@@ -118,8 +118,14 @@ int main(void) {
                                          .edge = edge,
                                          .item_bytes = 8};
     check(aether_sample_export(sampler, &arrays, &err), &err);
-    check(aether_gather(&rows, node, 8, num_nodes, x, num_nodes * DIMS * sizeof *x, AETHER_F32, NULL, &err),
-          &err);
+    const aether_row_request request = {.size = sizeof request,
+                                        .ids = node,
+                                        .n = num_nodes,
+                                        .out = x,
+                                        .out_size = num_nodes * DIMS * sizeof *x,
+                                        .id_bytes = 8,
+                                        .out_dtype = AETHER_F32};
+    check(aether_gather(&rows, &request, NULL, &err), &err);
     check(aether_file_check(file, &err), &err); /* what was read was there */
 
     printf("%" PRIu64 " nodes, %" PRIu64 " edges, aether %s\n", num_nodes, num_edges, aether_version());

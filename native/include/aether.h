@@ -788,13 +788,23 @@ typedef struct aether_rows {
     uint32_t reserved;
 } aether_rows;
 
-/* Copy row ids[i] to out[i] for n ids, converted to out_dtype: the rows' own dtype, or a wider
- * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64). All are exact but
- * i32 -> f32, which rounds beyond 2^24.
- * ids are of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position.
- * AETHER_E_INVALID: out_size is not the bytes of n rows of out_dtype. `task` counts ids. */
-int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                  uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err);
+/* Rows that are asked for, and where they go: row ids[i] to out[i] for n ids, converted to out_dtype: the
+ * rows' own dtype, or a wider one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64).
+ * All are exact but i32 -> f32, which rounds beyond 2^24. AETHER_E_INVALID: out_size is not the bytes of n
+ * rows of out_dtype. */
+typedef struct aether_row_request {
+    uint64_t size; /* sizeof(aether_row_request) */
+    const void *ids;
+    uint64_t n;
+    void *out;
+    uint64_t out_size;  /* bytes */
+    uint32_t id_bytes;  /* 4 unsigned | 8 signed */
+    uint32_t out_dtype; /* AETHER_U8.. */
+} aether_row_request;
+
+/* Gather rows of a table. AETHER_E_RANGE names id and position. `task` counts ids. */
+int aether_gather(const aether_rows *rows, const aether_row_request *request, aether_task *task,
+                  aether_error *err);
 
 /* CFFI END */
 

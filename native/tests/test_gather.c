@@ -37,7 +37,10 @@ static void check_gather(uint64_t num_rows, uint64_t row_bytes, uint64_t stride,
         else
             ((int64_t *)ids)[i] = (int64_t)id;
     }
-    CHECK_OK(aether_gather(&rows, ids, id_bytes, n, out, n * row_bytes, AETHER_U8, &task, &err), err);
+    CHECK_OK(aether_gather(&rows,
+                           AE_SIZED(aether_row_request, ids, n, out, n * row_bytes, id_bytes, AETHER_U8),
+                           &task, &err),
+             err);
     CHECK(task.done == n && task.total == n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t id = id_bytes == 4 ? ((uint32_t *)ids)[i] : ((uint64_t *)ids)[i];
@@ -76,7 +79,9 @@ TEST(strided_and_unaligned_rows) {
     const int64_t ids[3] = {0, 999, 5};
     double out[6];
     aether_rows repeated = {row, 1000, 2, 0, AETHER_F64, 0}; /* numpy.broadcast_to */
-    CHECK_CODE(aether_gather(&repeated, ids, 8, 3, out, sizeof out, AETHER_F64, NULL, NULL), AETHER_OK);
+    CHECK_CODE(aether_gather(&repeated, AE_SIZED(aether_row_request, ids, 3, out, sizeof out, 8, AETHER_F64),
+                             NULL, NULL),
+               AETHER_OK);
     for (int i = 0; i < 6; i++)
         CHECK(out[i] == row[i % 2]);
 }
@@ -91,13 +96,21 @@ TEST(rows_fill_out_exactly) {
     for (int i = 0; i < 2; i++) {
         uint64_t size = 9 * aether_dtype_size(types[i]);
         memset(out, 0xEE, sizeof out);
-        CHECK_CODE(aether_gather(&rows, ids, 8, 3, out, size - 1, types[i], NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 3, out, size - 1, 8, types[i]),
+                                 NULL, &err),
+                   AETHER_E_INVALID);
         CHECK_HAS(err.message, "do not fill");
-        CHECK_CODE(aether_gather(&rows, ids, 8, 3, out, size + 1, types[i], NULL, &err), AETHER_E_INVALID);
-        CHECK_CODE(aether_gather(&rows, ids, 8, 0, out, 1, types[i], NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 3, out, size + 1, 8, types[i]),
+                                 NULL, &err),
+                   AETHER_E_INVALID);
+        CHECK_CODE(
+            aether_gather(&rows, AE_SIZED(aether_row_request, ids, 0, out, 1, 8, types[i]), NULL, &err),
+            AETHER_E_INVALID);
         for (size_t b = 0; b < sizeof out; b++)
             CHECK_EQ(((uint8_t *)out)[b], 0xEE);
-        CHECK_OK(aether_gather(&rows, ids, 8, 3, out, size, types[i], NULL, &err), err);
+        CHECK_OK(
+            aether_gather(&rows, AE_SIZED(aether_row_request, ids, 3, out, size, 8, types[i]), NULL, &err),
+            err);
         CHECK_EQ(((uint8_t *)out)[size], 0xEE);
     }
 }
@@ -107,11 +120,16 @@ TEST(nothing_to_gather) {
     aether_rows rows = {NULL, 2, 0, 0, AETHER_F32, 0}, none = {NULL, 0, 128, 512, AETHER_F32, 0};
     char out;
     aether_error err = {0};
-    CHECK_OK(aether_gather(&rows, ids, 8, 2, NULL, 0, AETHER_F32, NULL, &err), err);
-    CHECK_CODE(aether_gather(&rows, bad, 8, 2, NULL, 0, AETHER_F32, NULL, &err), AETHER_E_RANGE);
+    CHECK_OK(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 2, NULL, 0, 8, AETHER_F32), NULL, &err),
+             err);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, bad, 2, NULL, 0, 8, AETHER_F32), NULL, &err),
+               AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
-    CHECK_OK(aether_gather(&none, NULL, 8, 0, NULL, 0, AETHER_F32, NULL, &err), err);
-    CHECK_CODE(aether_gather(&none, ids, 8, 1, &out, 512, AETHER_F32, NULL, &err), AETHER_E_RANGE);
+    CHECK_OK(aether_gather(&none, AE_SIZED(aether_row_request, NULL, 0, NULL, 0, 8, AETHER_F32), NULL, &err),
+             err);
+    CHECK_CODE(
+        aether_gather(&none, AE_SIZED(aether_row_request, ids, 1, &out, 512, 8, AETHER_F32), NULL, &err),
+        AETHER_E_RANGE);
 }
 
 /* ---- bad ids ----------------------------------------------------------------------- */
@@ -128,11 +146,15 @@ TEST(a_bad_id_is_named_at_every_position) {
         ids[i] = narrow[i] = (uint32_t)i % ROWS;
     for (int i = 0; i < N; i++) {
         ids[i] = bad[i % 4];
-        CHECK_CODE(aether_gather(&rows, ids, 8, N, out, SIZE, AETHER_F32, NULL, &err), AETHER_E_RANGE);
+        CHECK_CODE(
+            aether_gather(&rows, AE_SIZED(aether_row_request, ids, N, out, SIZE, 8, AETHER_F32), NULL, &err),
+            AETHER_E_RANGE);
         CHECK(err.position == i && err.value == bad[i % 4]);
         ids[i] = 0;
         narrow[i] = i % 2 ? ROWS : UINT32_MAX;
-        CHECK_CODE(aether_gather(&rows, narrow, 4, N, out, SIZE, AETHER_F32, NULL, &err), AETHER_E_RANGE);
+        CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, narrow, N, out, SIZE, 4, AETHER_F32),
+                                 NULL, &err),
+                   AETHER_E_RANGE);
         CHECK(err.position == i && err.value == (i % 2 ? ROWS : UINT32_MAX));
         narrow[i] = 0;
     }
@@ -147,7 +169,9 @@ TEST(the_smallest_bad_position_is_named_for_any_number_of_threads) {
     for (int i = 54321; i < N; i += 1000)
         ids[i] = i;
     FOR_THREADS() for (int repeat = 0; repeat < 20; repeat++) {
-        CHECK_CODE(aether_gather(&rows, ids, 8, N, out, SIZE, AETHER_F32, NULL, &err), AETHER_E_RANGE);
+        CHECK_CODE(
+            aether_gather(&rows, AE_SIZED(aether_row_request, ids, N, out, SIZE, 8, AETHER_F32), NULL, &err),
+            AETHER_E_RANGE);
         CHECK(err.position == 54321 && err.value == 54321);
     }
     CHECK_STR(err.message, "id 54321 at position 54321 is not in [0, 1)");
@@ -161,21 +185,33 @@ TEST(arguments_are_checked) {
     float data[4] = {0}, out[4];
     aether_error err = {0};
     aether_rows rows = {data, 4, 1, 4, AETHER_F32, 0}, huge = rows;
-    CHECK_CODE(aether_gather(NULL, ids, 8, 1, out, 4, AETHER_F32, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_gather(&rows, NULL, 8, 1, out, 4, AETHER_F32, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_gather(&rows, ids, 8, 1, NULL, 4, AETHER_F32, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_gather(&rows, ids, 2, 1, out, 4, AETHER_F32, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_gather(&rows, ids, 8, 1, out, 4, 99, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_gather(&rows, ids, 8, 1, out, 2, AETHER_F16, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_gather(NULL, AE_SIZED(aether_row_request, ids, 1, out, 4, 8, AETHER_F32), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, NULL, 1, out, 4, 8, AETHER_F32), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 1, NULL, 4, 8, AETHER_F32), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 1, out, 4, 2, AETHER_F32), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 1, out, 4, 8, 99), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 1, out, 2, 8, AETHER_F16), NULL, &err),
+               AETHER_E_UNSUPPORTED);
     CHECK_HAS(err.message, "float32 cannot be gathered as float16");
-    CHECK_CODE(aether_gather(&rows, ids, 8, UINT64_MAX / 2, out, UINT64_MAX / 2 * 4, AETHER_F32, NULL, &err),
+    CHECK_CODE(aether_gather(
+                   &rows,
+                   AE_SIZED(aether_row_request, ids, UINT64_MAX / 2, out, UINT64_MAX / 2 * 4, 8, AETHER_F32),
+                   NULL, &err),
                AETHER_E_LIMIT);
     huge.row_items = UINT64_MAX / 2;
-    CHECK_CODE(aether_gather(&huge, ids, 8, 1, out, 4, AETHER_F32, NULL, &err), AETHER_E_LIMIT);
+    CHECK_CODE(aether_gather(&huge, AE_SIZED(aether_row_request, ids, 1, out, 4, 8, AETHER_F32), NULL, &err),
+               AETHER_E_LIMIT);
     huge = (aether_rows){data, UINT64_MAX / 2, 1, 4, AETHER_F32, 0};
-    CHECK_CODE(aether_gather(&huge, ids, 8, 1, out, 4, AETHER_F32, NULL, &err), AETHER_E_LIMIT);
+    CHECK_CODE(aether_gather(&huge, AE_SIZED(aether_row_request, ids, 1, out, 4, 8, AETHER_F32), NULL, &err),
+               AETHER_E_LIMIT);
     aether_task task = {.cancel = 1};
-    CHECK_CODE(aether_gather(&rows, ids, 8, 1, out, 4, AETHER_F32, &task, &err), AETHER_E_CANCELLED);
+    CHECK_CODE(aether_gather(&rows, AE_SIZED(aether_row_request, ids, 1, out, 4, 8, AETHER_F32), &task, &err),
+               AETHER_E_CANCELLED);
 }
 
 /* ---- conversions --------------------------------------------------------------------- */
@@ -217,7 +253,9 @@ static void check_numbers(uint32_t from, uint32_t to) {
     if (from == AETHER_F32)
         for (int i = 0; i < ROWS * ITEMS; i++)
             ((float *)data)[i] = (float)(int64_t)test_random(&seed) / 1024;
-    CHECK_CODE(aether_gather(&rows, ids, 4, N, out, N * ITEMS * aether_dtype_size(to), to, NULL, NULL),
+    CHECK_CODE(aether_gather(
+                   &rows, AE_SIZED(aether_row_request, ids, N, out, N * ITEMS * aether_dtype_size(to), 4, to),
+                   NULL, NULL),
                AETHER_OK);
     for (int i = 0; i < N * ITEMS; i++) {
         double want = number_at(data, (uint64_t)ids[i / ITEMS] * ITEMS + (uint64_t)(i % ITEMS), from);
@@ -321,7 +359,10 @@ TEST(converted_rows_may_be_unaligned_and_parallel) {
     aether_rows rows = {data + 1, ROWS, ITEMS, STRIDE, AETHER_F16, 0};
     FOR_THREADS() {
         uint64_t wrong = 0;
-        CHECK_CODE(aether_gather(&rows, ids, 8, N, out, N * ITEMS * 4, AETHER_F32, NULL, NULL), AETHER_OK);
+        CHECK_CODE(aether_gather(&rows,
+                                 AE_SIZED(aether_row_request, ids, N, out, N * ITEMS * 4, 8, AETHER_F32),
+                                 NULL, NULL),
+                   AETHER_OK);
         for (int i = 0; i < N * ITEMS; i++) {
             uint16_t half;
             memcpy(&half, data + 1 + ids[i / ITEMS] * STRIDE + i % ITEMS * 2, 2);

@@ -156,7 +156,9 @@ static void check_rows(aether_row_file *f, uint64_t seed) {
     aether_error err = {0};
     for (int i = 0; i < IDS; i++)
         ids[i] = (int64_t)(test_random(&seed) % ROWS);
-    REQUIRE_OK(aether_row_gather(f, ids, 8, IDS, out, sizeof out, AETHER_U32, NULL, &err), err);
+    REQUIRE_OK(aether_row_gather(f, AE_SIZED(aether_row_request, ids, IDS, out, sizeof out, 8, AETHER_U32),
+                                 NULL, &err),
+               err);
     for (int i = 0; i < IDS; i++)
         CHECK(io_right(out[i], (uint64_t)ids[i] * WIDTH * 4, WIDTH * 4));
 }
@@ -191,11 +193,14 @@ TEST(rows_of_a_source) {
     }
     aether_row_plan_destroy(p);
     n.changed = true; /* also where the row is in the cache */
-    CHECK_CODE(aether_row_gather(f, &id, 8, 1, out, sizeof out[0], AETHER_U32, NULL, &err),
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, &id, 1, out, sizeof out[0], 8, AETHER_U32),
+                                 NULL, &err),
                AETHER_E_FILE_CHANGED);
     CHECK_STR(err.message, "'numbers://here' has changed");
     n.changed = false;
-    CHECK_OK(aether_row_gather(f, &id, 8, 1, out, sizeof out[0], AETHER_U32, NULL, &err), err);
+    CHECK_OK(aether_row_gather(f, AE_SIZED(aether_row_request, &id, 1, out, sizeof out[0], 8, AETHER_U32),
+                               NULL, &err),
+             err);
     aether_row_close(f);
     CHECK_EQ(n.opened, 0);
 }

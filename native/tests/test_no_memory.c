@@ -659,7 +659,8 @@ SWEEP(rows, {
     for (uint64_t i = 0; i < SEEDS; i++)
         ids[i] = (uint64_t)seeds[i];
     MAKE(aether_row_open(rows_path, &options, NULL, &f, err));
-    USE(aether_row_gather(f, seeds, 8, SEEDS, out, sizeof out, AETHER_F32, NULL, err));
+    USE(aether_row_gather(f, AE_SIZED(aether_row_request, seeds, SEEDS, out, sizeof out, 8, AETHER_F32), NULL,
+                          err));
     MAKE(aether_row_plan_create(f, ids, ends, 2, &p, err));
     USE(aether_row_plan_gather(p, out, sizeof out / 2, AETHER_F32, NULL, err));
 done:

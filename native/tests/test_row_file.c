@@ -69,7 +69,9 @@ static void check_gather(aether_row_file *f, const aether_row_options *o, uint64
                          uint64_t seed) {
     aether_error err;
     wish w = make_wish(o, n, seed);
-    CHECK_OK(aether_row_gather(f, w.id, 8, n, w.out + shift, w.bytes, AETHER_U8, NULL, &err), err);
+    CHECK_OK(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, n, w.out + shift, w.bytes, 8, AETHER_U8),
+                               NULL, &err),
+             err);
     CHECK(fulfilled(o, &w, w.out + shift));
     for (uint64_t i = 0; i < shift; i++)
         CHECK_EQ(w.out[i], 0xEE);
@@ -140,7 +142,9 @@ TEST(near_rows_are_read_together_and_each_once) {
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
     for (uint64_t i = 0; i < 4096; i++) /* every third of 1024 rows, four times, backwards */
         ids[i] = (4095 - i) % 1024 * 3;
-    REQUIRE_OK(aether_row_gather(f, ids, 8, 4096, out, 4096 * 512, AETHER_U8, NULL, &err), err);
+    REQUIRE_OK(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4096, out, 4096 * 512, 8, AETHER_U8),
+                                 NULL, &err),
+               err);
     aether_row_stats s = stats_of(f);
     CHECK_EQ(s.frames_read, 1024);
     CHECK_EQ(s.hits, 0);
@@ -148,7 +152,9 @@ TEST(near_rows_are_read_together_and_each_once) {
     CHECK(s.device_bytes <= 3 * 1024 * 512 + 4096);
     for (uint64_t i = 0; i < 4096; i++)
         CHECK(io_right(out + i * 512, 4096 + ids[i] * 512, 512));
-    REQUIRE_OK(aether_row_gather(f, ids, 8, 4096, out, 4096 * 512, AETHER_U8, NULL, &err), err);
+    REQUIRE_OK(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4096, out, 4096 * 512, 8, AETHER_U8),
+                                 NULL, &err),
+               err);
     CHECK_EQ(stats_of(f).hits, 4096); /* all of them fit the cache */
     CHECK_EQ(stats_of(f).reads, s.reads);
     for (uint64_t i = 0; i < 4096; i++)
@@ -167,7 +173,9 @@ TEST(aligned_rows_are_read_where_they_belong) {
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
     for (uint64_t i = 0; i < 256; i++) /* far from each other, or a span in order */
         ids[i] = i < 100 ? i * 5 : 500 + i - 100;
-    REQUIRE_OK(aether_row_gather(f, ids, 8, 256, out, 256 * 4096, AETHER_U8, NULL, &err), err);
+    REQUIRE_OK(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 256, out, 256 * 4096, 8, AETHER_U8),
+                                 NULL, &err),
+               err);
     CHECK_EQ(stats_of(f).direct_rows, 256);
     CHECK(stats_of(f).reads <= 110);
     for (uint64_t i = 0; i < 256; i++)
@@ -186,15 +194,23 @@ TEST(narrow_ids_and_wider_types) {
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
     for (int round = 0; round < 2; round++) { /* from the file, then from the cache */
         memset(out, 0, sizeof out);
-        REQUIRE_OK(aether_row_gather(f, ids, 4, 4, out, sizeof out, AETHER_I32, NULL, &err), err);
+        REQUIRE_OK(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4, out, sizeof out, 4, AETHER_I32),
+                                     NULL, &err),
+                   err);
         for (uint32_t i = 0; i < 200; i++)
             CHECK_EQ(out[i], io_byte(128 + ids[i / 50] * 50 + i % 50));
     }
-    CHECK_CODE(aether_row_gather(f, ids, 4, 4, out, 200, AETHER_I8, NULL, &err), AETHER_E_UNSUPPORTED);
-    CHECK_CODE(aether_row_gather(f, ids, 2, 4, out, 200, AETHER_U8, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_row_gather(f, NULL, 4, 4, out, 200, AETHER_U8, NULL, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4, out, 200, 4, AETHER_I8), NULL, &err),
+               AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4, out, 200, 2, AETHER_U8), NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_row_gather(f, AE_SIZED(aether_row_request, NULL, 4, out, 200, 4, AETHER_U8), NULL, &err),
+        AETHER_E_INVALID);
     for (uint64_t size = 0; size < 400; size += 199) { /* 4 rows take 200 bytes */
-        CHECK_CODE(aether_row_gather(f, ids, 4, 4, out, size, AETHER_U8, NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(
+            aether_row_gather(f, AE_SIZED(aether_row_request, ids, 4, out, size, 4, AETHER_U8), NULL, &err),
+            AETHER_E_INVALID);
         CHECK_HAS(err.message, "do not fill");
     }
     aether_row_close(f);
@@ -211,11 +227,15 @@ TEST(a_row_that_there_is_not_is_named) {
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
     ids[4321] = -1;
     ids[4500] = (int64_t)o.num_rows;
-    CHECK_CODE(aether_row_gather(f, ids, 8, 5000, out, 5000 * 64, AETHER_U8, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 5000, out, 5000 * 64, 8, AETHER_U8),
+                                 NULL, &err),
+               AETHER_E_RANGE);
     CHECK_EQ(err.position, 4321);
     CHECK_EQ(err.value, -1);
     ids[4321] = 0;
-    CHECK_CODE(aether_row_gather(f, ids, 8, 5000, out, 5000 * 64, AETHER_U8, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, ids, 5000, out, 5000 * 64, 8, AETHER_U8),
+                                 NULL, &err),
+               AETHER_E_RANGE);
     CHECK_EQ(err.value, (int64_t)o.num_rows);
     check_gather(f, &o, 100, 0, 1);
     aether_row_close(f);
@@ -246,7 +266,10 @@ TEST(hot_rows_are_read_once_and_stay) {
             aether_row_stats before = stats_of(f);
             uint8_t row[4096];
             for (uint64_t i = 0; i < ae_min_u64(before.hot_frames, 40); i++) {
-                CHECK_OK(aether_row_gather(f, &hot[i], 8, 1, row, sizes[k], AETHER_U8, NULL, &err), err);
+                CHECK_OK(
+                    aether_row_gather(
+                        f, AE_SIZED(aether_row_request, &hot[i], 1, row, sizes[k], 8, AETHER_U8), NULL, &err),
+                    err);
                 CHECK(io_right(row, o.offset + (uint64_t)hot[i] * sizes[k], sizes[k]));
             }
             CHECK_EQ(stats_of(f).reads, before.reads);
@@ -289,8 +312,10 @@ TEST(reads_that_fail_and_reads_that_are_short) {
             fault = EIO;
             countdown = after;
             ae_io_set_hooks(&(ae_io_hooks){.result = fail_late});
-            CHECK_CODE(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, NULL, &err),
-                       AETHER_E_IO);
+            CHECK_CODE(
+                aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                                  NULL, &err),
+                AETHER_E_IO);
             ae_io_set_hooks(NULL);
             CHECK_EQ(err.os_errno, EIO);
             CHECK_HAS(err.message, "rows.bin");
@@ -315,19 +340,23 @@ TEST(cancelling) {
     aether_row_options o = options_for(128, 700, 1 << 20);
     REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
     wish w = make_wish(&o, 4000, 3);
-    CHECK_CODE(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err),
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                                 &task, &err),
                AETHER_E_CANCELLED);
     CHECK_EQ(stats_of(f).device_reads, 0);
     task.cancel = 0;
     cancel_task = &task;
     countdown = 30;
     ae_io_set_hooks(&(ae_io_hooks){.result = cancel_late});
-    CHECK_CODE(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err),
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                                 &task, &err),
                AETHER_E_CANCELLED);
     ae_io_set_hooks(NULL);
     CHECK(task.done < task.total);
     task.cancel = 0;
-    CHECK_OK(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err), err);
+    CHECK_OK(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                               &task, &err),
+             err);
     CHECK_EQ(task.done, 4000);
     CHECK_EQ(task.total, 4000);
     CHECK(fulfilled(&o, &w, w.out));
@@ -348,7 +377,9 @@ TEST(a_file_that_shrinks_or_is_written_to) {
         aether_row_options o = options_for(0, 512, 1 << 20);
         last = o.num_rows - 1;
         REQUIRE_OK(aether_row_open(name, &o, NULL, &f, &err), err);
-        CHECK_OK(aether_row_gather(f, &first, 8, 1, row, o.row_items, AETHER_U8, NULL, &err), err);
+        CHECK_OK(aether_row_gather(f, AE_SIZED(aether_row_request, &first, 1, row, o.row_items, 8, AETHER_U8),
+                                   NULL, &err),
+                 err);
         if (shrink) {
             REQUIRE(truncate(name, FILE_SIZE / 2) == 0);
         } else {
@@ -357,11 +388,14 @@ TEST(a_file_that_shrinks_or_is_written_to) {
             REQUIRE(fd >= 0 && pwrite(fd, "x", 1, 0) == 1 && futimens(fd, later) == 0);
             close(fd);
         }
-        CHECK_CODE(aether_row_gather(f, &last, 8, 1, row, o.row_items, AETHER_U8, NULL, &err),
+        CHECK_CODE(aether_row_gather(
+                       f, AE_SIZED(aether_row_request, &last, 1, row, o.row_items, 8, AETHER_U8), NULL, &err),
                    AETHER_E_FILE_CHANGED);
         CHECK_HAS(err.message, shrink ? "shrank" : "written to");
         /* also what the cache has */
-        CHECK_CODE(aether_row_gather(f, &first, 8, 1, row, o.row_items, AETHER_U8, NULL, &err),
+        CHECK_CODE(aether_row_gather(f,
+                                     AE_SIZED(aether_row_request, &first, 1, row, o.row_items, 8, AETHER_U8),
+                                     NULL, &err),
                    AETHER_E_FILE_CHANGED);
         aether_row_close(f);
         if (shrink)
@@ -411,7 +445,8 @@ static void *use(void *arg) {
     for (int i = 0; i < u->rounds; i++) {
         wish w = make_wish(u->options, 1500, u->seed + (uint64_t)i * 100);
         u->wrong +=
-            aether_row_gather(u->file, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, NULL, NULL) != AETHER_OK ||
+            aether_row_gather(u->file, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                              NULL, NULL) != AETHER_OK ||
             !fulfilled(u->options, &w, w.out);
         free_wish(&w);
     }
@@ -460,7 +495,8 @@ static int32_t gather_within(void) {
     within.inside = true;
     wish w = make_wish(within.o, 700, ++within.calls);
     within.wrong +=
-        aether_row_gather(within.f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err) != AETHER_OK ||
+        aether_row_gather(within.f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                          &task, &err) != AETHER_OK ||
         !fulfilled(within.o, &w, w.out);
     free_wish(&w);
     within.inside = false;
@@ -487,7 +523,10 @@ TEST(a_gather_within_a_gather) {
             within.outer = &task;
             within.calls = within.wrong = 0;
             wish w = make_wish(&options[0], 4000, 3);
-            CHECK_OK(aether_row_gather(files[0], w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err), err);
+            CHECK_OK(aether_row_gather(files[0],
+                                       AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                                       &task, &err),
+                     err);
             CHECK(fulfilled(&options[0], &w, w.out));
             CHECK(within.calls > 4);
             CHECK_EQ(within.wrong, 0);
@@ -529,13 +568,16 @@ TEST(cancelling_while_it_waits_for_a_workspace) {
         usleep(1000);
     aether_task task = {.poll = cancel_now};
     wish w = make_wish(&o, 10, 3);
-    CHECK_CODE(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err),
+    CHECK_CODE(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8),
+                                 &task, &err),
                AETHER_E_CANCELLED);
     atomic_store(&let_go, true);
     pthread_join(thread, NULL);
     ae_io_set_hooks(NULL);
     CHECK_EQ(u.wrong, 0);
-    CHECK_OK(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, NULL, &err), err);
+    CHECK_OK(aether_row_gather(f, AE_SIZED(aether_row_request, w.id, w.n, w.out, w.bytes, 8, AETHER_U8), NULL,
+                               &err),
+             err);
     free_wish(&w);
     aether_row_close(f);
 }

@@ -22,7 +22,6 @@ MANY_ARGUMENTS = {
     "aether.h": {
         "aether_fanout",
         "aether_find_edges",
-        "aether_gather",
         "aether_sample_contexts",
         "aether_topology_ids",
         "aether_topology_neighbors",
@@ -47,7 +46,6 @@ MANY_ARGUMENTS = {
         "aether_rdma_read",
     },
     "aether/io.h": {
-        "aether_row_gather",
         "aether_topology_create_paged_blocks",
         "aether_values_gather",
     },

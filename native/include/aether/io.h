@@ -233,11 +233,10 @@ int aether_row_open(const char *path, const aether_row_options *options, aether_
 /* Close the rows, when no thread is gathering from them. NULL is fine. */
 void aether_row_close(aether_row_file *f);
 
-/* Gather row ids[i] into out[i] for n ids; ids, out_size, out_dtype and their errors are as for
- * aether_gather(). AETHER_E_FILE_CHANGED: the file was written to or became shorter;
+/* Gather rows as aether_gather() does. AETHER_E_FILE_CHANGED: the file was written to or became shorter;
  * AETHER_E_IO: a read failed. `task` counts ids. */
-int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                      uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err);
+int aether_row_gather(aether_row_file *f, const aether_row_request *request, aether_task *task,
+                      aether_error *err);
 /* Copy the counts of the rows. */
 void aether_row_count(const aether_row_file *f, aether_row_stats *out);
 
@@ -267,7 +266,7 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
 /* End the plan and give the cache back. Its file may have been closed before. NULL is fine. */
 void aether_row_plan_destroy(aether_row_plan *p);
 
-/* Gather the rows of the next list; out_size and out_dtype are as for aether_gather(). After a
+/* Gather the rows of the next list; out_size and out_dtype are as in aether_row_request. After a
  * failure there is no next list. */
 int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uint32_t out_dtype,
                            aether_task *task, aether_error *err);

@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 
@@ -220,19 +221,23 @@ static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, a
     return AETHER_OK;
 }
 
-int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                  uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err) {
-    gather g = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .task = task};
+int aether_gather(const aether_rows *rows, const aether_row_request *request, aether_task *task,
+                  aether_error *err) {
+    int rc = ae_options_check(request, sizeof *request, "aether_row_request", err);
+    if (rc)
+        return rc;
+    const aether_row_request *r = request;
+    gather g = {.ids = r->ids, .id_bytes = r->id_bytes, .n = r->n, .out = r->out, .task = task};
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
-    int rc = ae_gather_types(rows->dtype, id_bytes, out_dtype, &g.convert, err);
-    if (rc || (rc = check_sizes(&g, rows, out_dtype, err)) != 0 ||
-        (rc = ae_gather_room(n, g.out_bytes, out_size, err)) != 0)
+    rc = ae_gather_types(rows->dtype, r->id_bytes, r->out_dtype, &g.convert, err);
+    if (rc || (rc = check_sizes(&g, rows, r->out_dtype, err)) != 0 ||
+        (rc = ae_gather_room(r->n, g.out_bytes, r->out_size, err)) != 0)
         return rc;
-    ae_task_begin(task, n);
-    if (n == 0)
+    ae_task_begin(task, r->n);
+    if (r->n == 0)
         return AETHER_OK;
-    if (!ids || (g.out_bytes && (!out || (rows->num_rows && !rows->data))))
+    if (!r->ids || (g.out_bytes && (!r->out || (rows->num_rows && !rows->data))))
         return ae_error_set(err, AETHER_E_INVALID, "ids, out and data are needed");
     g.base = rows->data;
     g.num_rows = rows->num_rows;

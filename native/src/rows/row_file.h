@@ -99,8 +99,7 @@ int ae_row_open(const ae_io_source *source, const aether_row_options *options, a
                 aether_row_file **out, aether_error *err);
 
 /* Begin a job that gathers n rows to `out`: check the arguments and take a workspace. */
-int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                 uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *job,
+int ae_row_begin(aether_row_file *f, const aether_row_request *request, aether_task *task, ae_row_job *job,
                  aether_error *err);
 /* End a job: give the workspace back, and return `rc`, or AETHER_E_FILE_CHANGED if the file changed. */
 int ae_row_end(ae_row_job *job, int rc, aether_error *err);

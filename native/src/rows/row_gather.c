@@ -14,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "rows/gather.h"
 #include "rows/row_file.h"
@@ -176,23 +177,23 @@ static int gather_all(ae_row_job *j, const id_list *list, aether_error *err) {
     return rc;
 }
 
-int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                 uint64_t out_size, uint32_t out_dtype, aether_task *task, ae_row_job *j, aether_error *err) {
+int ae_row_begin(aether_row_file *f, const aether_row_request *request, aether_task *task, ae_row_job *j,
+                 aether_error *err) {
     *j = (ae_row_job){.file = f,
                       .item_bytes = f->row_bytes,
                       .group = f->group,
                       .items = f->row_items,
-                      .out = out,
+                      .out = request->out,
                       .task = task};
-    int rc = ae_gather_types(f->dtype, id_bytes, out_dtype, &j->convert, err);
+    int rc = ae_gather_types(f->dtype, request->id_bytes, request->out_dtype, &j->convert, err);
     if (rc)
         return rc;
-    j->out_bytes = f->row_items * aether_dtype_size(out_dtype);
-    rc = ae_gather_room(n, j->out_bytes, out_size, err);
+    j->out_bytes = f->row_items * aether_dtype_size(request->out_dtype);
+    rc = ae_gather_room(request->n, j->out_bytes, request->out_size, err);
     if (rc)
         return rc;
-    ae_task_begin(task, n);
-    if (n && (!ids || !out))
+    ae_task_begin(task, request->n);
+    if (request->n && (!request->ids || !request->out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
     rc = take_workspace(j, err);
     if (rc)
@@ -206,13 +207,15 @@ int ae_row_end(ae_row_job *j, int rc, aether_error *err) {
     return ae_io_end(j->file->io, rc, err);
 }
 
-int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
-                      uint64_t out_size, uint32_t out_dtype, aether_task *task, aether_error *err) {
+int aether_row_gather(aether_row_file *f, const aether_row_request *request, aether_task *task,
+                      aether_error *err) {
     ae_row_job j;
-    id_list list = {ids, id_bytes, n};
-    int rc = ae_row_begin(f, ids, id_bytes, n, out, out_size, out_dtype, task, &j, err);
+    int rc = ae_options_check(request, sizeof *request, "aether_row_request", err);
+    if (!rc)
+        rc = ae_row_begin(f, request, task, &j, err);
     if (rc)
         return rc;
+    const id_list list = {request->ids, request->id_bytes, request->n};
     j.keep = true;
     return ae_row_end(&j, gather_all(&j, &list, err), err);
 }

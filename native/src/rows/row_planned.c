@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "rows/row_file.h"
 
@@ -181,7 +182,9 @@ int aether_row_plan_gather(aether_row_plan *p, void *out, uint64_t out_size, uin
                             "a plan belongs to the process that made it: make another one in this process");
     ae_row_job j;
     range r = list_range(p, p->next);
-    int rc = ae_row_begin(p->file, p->ids, sizeof *p->ids, r.n, out, out_size, out_dtype, task, &j, err);
+    int rc = ae_row_begin(p->file,
+                          AE_SIZED(aether_row_request, p->ids, r.n, out, out_size, sizeof *p->ids, out_dtype),
+                          task, &j, err);
     if (rc)
         return rc;
     j.loan = &p->loan;

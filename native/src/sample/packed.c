@@ -98,7 +98,9 @@ static int put_first(const aether_sampler *s, const aether_versioned_rows *v, na
     if (v->base.num_rows && largest >= v->base.num_rows)
         return put_both(v, of, out, err);
     const aether_rows *rows = v->base.num_rows ? &v->base : &v->added;
-    return aether_gather(rows, of.ids, 8, of.n, out, of.n * row_bytes(v), rows->dtype, s->task, err);
+    return aether_gather(rows,
+                         AE_SIZED(aether_row_request, of.ids, of.n, out, of.n * row_bytes(v), 8, rows->dtype),
+                         s->task, err);
 }
 
 /* Find the version of row ids[i] that a commit sees; 0: none. A version is complete before it is linked, and
