@@ -78,6 +78,14 @@ def new_error() -> Any:
     return ffi.new("aether_error *")
 
 
+def sized(struct: str, *fields: Any) -> Any:
+    """Return a new ``struct`` of those that begin with their size, with the fields behind it.
+
+    It does not keep the buffers alive that its fields point to.
+    """
+    return ffi.new(f"{struct} *", (ffi.sizeof(struct), *fields))
+
+
 def raise_error(code: int, err: Any, path: str | None = None) -> NoReturn:
     """Raise the class of ``code`` with the message that the native call wrote into ``err``.
 

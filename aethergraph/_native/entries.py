@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
-from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.guards import begin_read, end_read
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
@@ -35,6 +35,7 @@ class EntryReader:
     def __init__(self, topology: NativeTopology, columns: Sequence[Column]) -> None:
         self._topology = topology
         self._columns = ffi.new("aether_entry_column[]", max(1, len(columns)))
+        self._room = sized("aether_entry_columns", self._columns, len(columns))
         for row, column in zip(self._columns, columns, strict=False):
             row.what = _COLUMNS[column]
         self._place = ffi.new("aether_list_place *")
@@ -51,9 +52,10 @@ class EntryReader:
         lent = [ffi.from_buffer(out) for out in outs]
         for row, data, out in zip(self._columns, lent, outs, strict=False):
             row.out, row.item_bytes = data, out.itemsize
+        self._room.capacity = len(outs[0])
         begin_read(topology.guard)
         code = lib.aether_topology_read(
-            topology.handle, self._columns, len(outs), self._place, len(outs[0]), self._count,
+            topology.handle, self._room, self._place, self._count,
             lend(task, sum(out.nbytes for out in outs)), self._err,
         )  # fmt: skip
         end_read(code, self._err, topology.guard, topology.path)

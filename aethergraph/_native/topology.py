@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.arrays import empty
 from aethergraph._checks.options import shown
 from aethergraph._native.blocks import CompressedIds
-from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.files import FileGuard
 from aethergraph._native.guards import begin_read, end_read, raise_named
 from aethergraph._native.io import FileReader
@@ -319,16 +319,11 @@ class NativeTopology:
         edges = empty(capacity, np.int64, f"{capacity} edges") if with_edges else None
         err = new_error()
         begin_read(self.guard)
-        code = lib.aether_topology_neighbors(
-            self.handle,
-            ffi.from_buffer("int64_t[]", nodes),
-            len(nodes),
-            ffi.from_buffer("int64_t[]", neighbors),
-            ffi.NULL if edges is None else ffi.from_buffer("int64_t[]", edges),
-            capacity,
-            lend(None, 0),
-            err,
-        )
+        lent = ffi.from_buffer("int64_t[]", nodes)
+        room = ffi.from_buffer("int64_t[]", neighbors)
+        room_of_edges = ffi.NULL if edges is None else ffi.from_buffer("int64_t[]", edges)
+        request = sized("aether_list_request", lent, len(nodes), capacity, room, room_of_edges)
+        code = lib.aether_topology_neighbors(self.handle, request, lend(None, 0), err)
         end_read(code, err, self.guard, self.path)
         return neighbors, edges
 
@@ -342,16 +337,11 @@ class NativeTopology:
         out = empty(capacity, np.float64 if weights else np.int64, f"{capacity} {which}")
         err = new_error()
         begin_read(self.guard)
-        code = lib.aether_topology_own_values(
-            self.handle,
-            lib.AETHER_OWN_WEIGHTS if weights else lib.AETHER_OWN_TIMES,
-            ffi.from_buffer("int64_t[]", nodes),
-            len(nodes),
-            ffi.from_buffer(out),
-            capacity,
-            lend(None, out.nbytes),
-            err,
-        )
+        lent = ffi.from_buffer("int64_t[]", nodes)
+        request = sized("aether_list_request", lent, len(nodes), capacity)
+        room = ffi.from_buffer("double[]" if weights else "int64_t[]", out)
+        setattr(request, which, room)
+        code = lib.aether_topology_neighbors(self.handle, request, lend(None, out.nbytes), err)
         end_read(code, err, self.guard, self.path)
         return out
 
@@ -359,29 +349,25 @@ class NativeTopology:
         self, begin: int, count: int, dtype: np.dtype[Any], task: Task | None = None
     ) -> NDArray[Any]:
         """Return ``count`` ids from position ``begin`` on, in ``dtype`` of 4 or 8 bytes."""
-        return self._ids(ffi.NULL, begin, count, dtype, task)
-
-    def ids_at(self, positions: Ids) -> Ids:
-        """Return the id at each position, int64."""
-        lent = ffi.from_buffer("int64_t[]", positions)
-        return self._ids(lent, 0, len(positions), np.dtype(np.int64), None)
-
-    def _ids(
-        self, positions: Any, begin: int, count: int, dtype: np.dtype[Any], task: Task | None
-    ) -> NDArray[Any]:
         out = empty(count, dtype, f"{count} ids")
         err = new_error()
         begin_read(self.guard)
+        code = lib.aether_topology_ids_from(
+            self.handle, begin, count, ffi.from_buffer(out), dtype.itemsize,
+            lend(task, out.nbytes), err,
+        )  # fmt: skip
+        end_read(code, err, self.guard, self.path)
+        return out
+
+    def ids_at(self, positions: Ids) -> Ids:
+        """Return the id at each position, int64."""
+        out = empty(len(positions), np.int64, f"{len(positions)} ids")
+        err = new_error()
+        begin_read(self.guard)
         code = lib.aether_topology_ids(
-            self.handle,
-            positions,
-            begin,
-            count,
-            ffi.from_buffer(out),
-            dtype.itemsize,
-            lend(task, out.nbytes),
-            err,
-        )
+            self.handle, ffi.from_buffer("int64_t[]", positions), len(positions),
+            ffi.from_buffer(out), out.itemsize, lend(None, out.nbytes), err,
+        )  # fmt: skip
         end_read(code, err, self.guard, self.path)
         return out
 
@@ -454,25 +440,17 @@ class NativeTopology:
     def _find_some(self, major: Ids, minor: Ids, task: Task | None) -> tuple[Ids, Ids]:
         order = np.lexsort((minor, major))
         major, minor = major[order], minor[order]
+        lent = [ffi.from_buffer("int64_t[]", array) for array in (major, minor)]
         capacity = 2 * len(major)
         hits = ffi.new("uint64_t *")
         while True:
             pairs = empty(capacity, np.int64, f"{capacity} edges")
             places = empty(capacity, np.int64, f"{capacity} edges")
+            room = [ffi.from_buffer("uint64_t[]", array) for array in (pairs, places)]
+            search = sized("aether_edge_search", *lent, len(major), *room, capacity)
             err = new_error()
             begin_read(self.guard)
-            code = lib.aether_find_edges(
-                self.handle,
-                ffi.from_buffer("int64_t[]", major),
-                ffi.from_buffer("int64_t[]", minor),
-                len(major),
-                ffi.from_buffer("uint64_t[]", pairs),
-                ffi.from_buffer("uint64_t[]", places),
-                capacity,
-                hits,
-                lend(task, 8 * len(major)),
-                err,
-            )
+            code = lib.aether_find_edges(self.handle, search, hits, lend(task, 8 * len(major)), err)
             end_read(code, err, self.guard, self.path)
             if hits[0] <= capacity:
                 break
@@ -496,14 +474,12 @@ class NativeTopology:
         out = empty((len(nodes), k), np.int64, f"{len(nodes)} x {k} neighbours")
         err = new_error()
         begin_read(self.guard)
+        flags = lib.AETHER_SAMPLE_REPLACE if replace else 0
         code = lib.aether_fanout(
             self.handle,
             ffi.from_buffer("int64_t[]", nodes),
             len(nodes),
-            k,
-            key,
-            lib.AETHER_SAMPLE_REPLACE if replace else 0,
-            num_threads,
+            sized("aether_fanout_options", key, k, flags, num_threads),
             ffi.from_buffer("int64_t[]", out),
             lend(task, out.nbytes),
             err,

@@ -41,7 +41,7 @@ static void try_topology(const uint8_t *bytes, size_t size, uint32_t id_bytes, u
     aether_blocks blocks = {bytes, size, index, groups * sizeof *index};
     aether_topology *t;
     MUST(aether_topology_create_compressed(&lists, &blocks, &t, NULL) == AETHER_OK);
-    int rc = aether_topology_ids(t, NULL, 0, num_edges, ids, 8, NULL, NULL);
+    int rc = aether_topology_ids_from(t, 0, num_edges, ids, 8, NULL, NULL);
     MUST(rc == AETHER_OK || rc == AETHER_E_CORRUPT);
     for (uint64_t i = 0; i < num_edges && !rc; i++)
         MUST(ids[i] < lists.num_minor);

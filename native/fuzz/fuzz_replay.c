@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/options.h"
 #include "durable/replay.h"
 #include "must.h"
 
@@ -94,8 +95,10 @@ static uint64_t read_all(const aether_live *g) {
                 int64_t degree;
                 MUST(aether_topology_degrees(t, &v, 1, &degree, NULL, NULL) == AETHER_OK);
                 MUST(degree <= MAX_SIZE);
-                MUST(aether_topology_neighbors(t, &v, 1, ids, NULL, (uint64_t)degree, NULL, NULL) ==
-                     AETHER_OK);
+                MUST(aether_topology_neighbors(t,
+                                               AE_SIZED(aether_list_request, .nodes = &v, .n = 1,
+                                                        .capacity = (uint64_t)degree, .neighbors = ids),
+                                               NULL, NULL) == AETHER_OK);
                 for (int64_t k = 0; k < degree; k++)
                     sum = sum * 31 + (uint64_t)ids[k];
                 edges += (uint64_t)degree;

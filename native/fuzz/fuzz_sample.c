@@ -192,7 +192,10 @@ static void sample_twice(input *in, const graph *g, const aether_topology *t, ae
 
 static void read_lists(const graph *g, const aether_topology *t) {
     int64_t neighbors[MAX_EDGES], edges[MAX_EDGES];
-    if (aether_topology_neighbors(t, NULL, g->lists.num_major, neighbors, edges, MAX_EDGES, NULL, NULL))
+    if (aether_topology_neighbors(t,
+                                  AE_SIZED(aether_list_request, .n = g->lists.num_major,
+                                           .capacity = MAX_EDGES, .neighbors = neighbors, .edges = edges),
+                                  NULL, NULL))
         return;
     for (uint64_t i = 0; i < g->lists.num_edges; i++)
         require((uint64_t)neighbors[i] < g->lists.num_minor && position_of(g, edges[i]) < g->lists.num_edges);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "aether.h"
+#include "core/options.h"
 
 #define MAX_NODES 64
 #define MAX_EDGES 512
@@ -81,7 +82,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             o.members = members;
         if (aether_random_walk(t, starts, WALKS, &o, rows, NULL, NULL) == 0)
             check_rows(rows, WALKS * (LENGTH + 1), n);
-        if (aether_fanout(t, starts, WALKS, tables % LENGTH, o.key, tables & 1, 1, rows, NULL, NULL) == 0)
+        if (aether_fanout(t, starts, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = o.key, .k = tables % LENGTH,
+                                   .flags = tables & 1, .num_threads = 1),
+                          rows, NULL, NULL) == 0)
             check_rows(rows, WALKS * (uint64_t)(tables % LENGTH), n);
     }
     aether_topology_destroy(t);

@@ -368,33 +368,42 @@ typedef struct aether_blocks {
 int aether_topology_create_compressed(const aether_lists *lists, const aether_blocks *blocks,
                                       aether_topology **out, aether_error *err);
 
-/* Copy the ids at n positions, with all threads, as id_bytes (4|8) each. positions NULL: those
- * from `begin` on. Every id is checked: AETHER_E_CORRUPT names the first position whose id is too
- * large or lies in a damaged block. AETHER_E_RANGE: a position is not below num_edges.
- * AETHER_E_LIMIT: id_bytes is 4 and ids may be 2^32 or more. `task` counts ids. */
-int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t begin, uint64_t n,
-                        void *out, uint32_t id_bytes, aether_task *task, aether_error *err);
+/* Copy the ids at n positions, with all threads, as id_bytes (4|8) each. Every id is checked:
+ * AETHER_E_CORRUPT names the first position whose id is too large or lies in a damaged block.
+ * AETHER_E_RANGE: a position is not below num_edges. AETHER_E_LIMIT: id_bytes is 4 and ids may be
+ * 2^32 or more. `task` counts ids. */
+int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t n, void *out,
+                        uint32_t id_bytes, aether_task *task, aether_error *err);
+/* Copy the ids at the n positions from `begin` on, as aether_topology_ids() does. */
+int aether_topology_ids_from(const aether_topology *t, uint64_t begin, uint64_t n, void *out,
+                             uint32_t id_bytes, aether_task *task, aether_error *err);
 
 /* Copy the degrees of n nodes to out[n]. nodes NULL: those of 0..n-1. AETHER_E_RANGE names the
  * first bad node. Sets task->total to n; `done` stays 0. */
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
                             aether_task *task, aether_error *err);
-/* Copy the lists of n nodes (nodes NULL: of 0..n-1), one after the other: ids into `neighbors`,
- * edge ids into `edges` (either may be NULL). `capacity` is the length of both and at least the
- * sum of the degrees. After an error they hold some of the lists. `task` counts entries. */
-int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
-                              int64_t *edges, uint64_t capacity, aether_task *task, aether_error *err);
-
 /* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. Draws by weights of
  * its own are those of the same edges in arrays with sums. */
 #define AETHER_OWN_WEIGHTS 1
 #define AETHER_OWN_TIMES   2
 
-/* Copy the values that a topology keeps itself beside the entries of the lists of n nodes (nodes NULL: of
- * 0..n-1), as aether_topology_neighbors() copies ids. `which`: AETHER_OWN_WEIGHTS, `out` is double
- * [capacity]; AETHER_OWN_TIMES: int64_t. AETHER_E_UNSUPPORTED: it keeps none. `task` counts entries. */
-int aether_topology_own_values(const aether_topology *t, uint32_t which, const int64_t *nodes, uint64_t n,
-                               void *out, uint64_t capacity, aether_task *task, aether_error *err);
+/* Lists of n nodes, one after the other, and where they are copied: the columns that are not NULL. Weights
+ * and times are those that the topology keeps itself. */
+typedef struct aether_list_request {
+    uint64_t size;        /* sizeof(aether_list_request) */
+    const int64_t *nodes; /* NULL: those of 0..n-1 */
+    uint64_t n;
+    uint64_t capacity; /* length of each column: the sum of the degrees, or more */
+    int64_t *neighbors;
+    int64_t *edges; /* edge ids */
+    double *weights;
+    int64_t *times;
+} aether_list_request;
+
+/* Copy lists. AETHER_E_UNSUPPORTED: the topology keeps no such values. After an error the columns hold some
+ * of the lists. `task` counts entries. */
+int aether_topology_neighbors(const aether_topology *t, const aether_list_request *request, aether_task *task,
+                              aether_error *err);
 
 /* A column of entries, and where aether_topology_read() copies it: ids as items of item_bytes (4|8),
  * weights as float or double, times as int64. */
@@ -408,6 +417,14 @@ typedef struct aether_entry_column {
     void *out;
 } aether_entry_column;
 
+/* Columns to read, each with room for `capacity` entries. */
+typedef struct aether_entry_columns {
+    uint64_t size; /* sizeof(aether_entry_columns) */
+    const aether_entry_column *columns;
+    uint64_t num_columns;
+    uint64_t capacity;
+} aether_entry_columns;
+
 /* Entry `entry` of the list of `node`; {0, 0} is the first of all. */
 typedef struct aether_list_place {
     uint64_t node, entry;
@@ -417,20 +434,26 @@ typedef struct aether_list_place {
  * lists. */
 int aether_topology_ends(const aether_topology *t, uint64_t first, uint64_t n, uint64_t before, uint64_t *out,
                          aether_task *task, aether_error *err);
-/* Copy some columns of the entries of all lists, list after list from `at` on, `capacity` entries or all
- * that are left: *count. `at` moves on; after an error it stays. AETHER_E_UNSUPPORTED: the topology keeps
- * no such values itself. AETHER_E_LIMIT: item_bytes is 4 and ids may be 2^32 or more. One thread. `task`
- * counts entries. */
-int aether_topology_read(const aether_topology *t, const aether_entry_column *columns, uint32_t num_columns,
-                         aether_list_place *at, uint64_t capacity, uint64_t *count, aether_task *task,
-                         aether_error *err);
+/* Copy some columns of the entries of all lists, list after list from `at` on, as many as there is room for
+ * or all that are left: *count. `at` moves on; after an error it stays. AETHER_E_UNSUPPORTED: the topology
+ * keeps no such values itself. AETHER_E_LIMIT: item_bytes is 4 and ids may be 2^32 or more. One thread.
+ * `task` counts entries. */
+int aether_topology_read(const aether_topology *t, const aether_entry_columns *columns, aether_list_place *at,
+                         uint64_t *count, aether_task *task, aether_error *err);
 
-/* Find the positions of edges by their ends: where the list of major[i] holds minor[i], for n
- * pairs in ascending order of (major, minor); pairs may repeat. Hit h is pairs[h] at
- * positions[h]; hits are ordered by major, then by position. num_hits counts all of them, but at
- * most `capacity` are written. Each list is read once. `task` counts pairs. */
-int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                      uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
+/* Edges by their ends, n pairs in ascending order of (major, minor), which may repeat, and where their
+ * positions go: hit h is pairs[h] at positions[h], ordered by major, then by position. */
+typedef struct aether_edge_search {
+    uint64_t size; /* sizeof(aether_edge_search) */
+    const int64_t *major, *minor;
+    uint64_t n;
+    uint64_t *pairs, *positions;
+    uint64_t capacity; /* length of the last two: hits beyond it are only counted */
+} aether_edge_search;
+
+/* Find where the list of major[i] holds minor[i]; *num_hits counts all hits. Each list is read once. `task`
+ * counts pairs. */
+int aether_find_edges(const aether_topology *t, const aether_edge_search *search, uint64_t *num_hits,
                       aether_task *task, aether_error *err);
 
 /* Copy the edge ids at n positions that the topology made, such as those of aether_find_edges();
@@ -759,11 +782,20 @@ int aether_random_walk(const aether_topology *t, const int64_t *starts, uint64_t
                        const aether_walk_options *options, int64_t *out, aether_task *task,
                        aether_error *err);
 
+/* Settings of a fanout. */
+typedef struct aether_fanout_options {
+    uint64_t size;        /* sizeof(aether_fanout_options) */
+    uint64_t key;         /* the draws are a pure function of key, nodes and graph */
+    uint64_t k;           /* neighbours of each node */
+    uint32_t flags;       /* AETHER_SAMPLE_REPLACE or 0 */
+    uint32_t num_threads; /* 0: the pool's; 1: the calling thread only */
+} aether_fanout_options;
+
 /* Draw k neighbours of each of n nodes, out[n][k]: without replacement (a shorter list is
- * taken whole, -1 fills its row), or with it (AETHER_SAMPLE_REPLACE). The draws are
- * those of a disjoint sample's first hop with that key. `task` counts nodes. */
-int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k, uint64_t key,
-                  uint32_t flags, uint32_t num_threads, int64_t *out, aether_task *task, aether_error *err);
+ * taken whole, -1 fills its row), or with it. The draws are those of a disjoint sample's first hop with that
+ * key. `task` counts nodes. */
+int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n,
+                  const aether_fanout_options *options, int64_t *out, aether_task *task, aether_error *err);
 
 /* ---- Random numbers and hashes ------------------------------------------- */
 

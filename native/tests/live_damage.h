@@ -89,8 +89,12 @@ static inline void live_read(const aether_live *reader) {
     if (aether_topology_degrees(t, seeds, LIVE_DAMAGE_NODES, degrees, NULL, NULL) == AETHER_OK)
         for (int64_t v = 0; v < LIVE_DAMAGE_NODES; v++)
             if (degrees[v] <= 4096) {
-                aether_topology_neighbors(t, &v, 1, ids, NULL, 4096, NULL, NULL);
-                aether_topology_own_values(t, AETHER_OWN_TIMES, &v, 1, ids, 4096, NULL, NULL);
+                aether_topology_neighbors(
+                    t, AE_SIZED(aether_list_request, .nodes = &v, .n = 1, .capacity = 4096, .neighbors = ids),
+                    NULL, NULL);
+                aether_topology_neighbors(
+                    t, AE_SIZED(aether_list_request, .nodes = &v, .n = 1, .capacity = 4096, .times = ids),
+                    NULL, NULL);
             }
     if (aether_sampler_create(t, &sampler, NULL) == AETHER_OK)
         aether_sample(sampler, seeds, LIVE_DAMAGE_NODES, &o,

@@ -95,9 +95,9 @@ TEST_ONE_THREAD(a_topology_fetches_any_positions) {
         CHECK_OK(t->ops->fetch(t, positions, n, out, &err), err);
         for (uint64_t i = 0; i < n; i++)
             wrong += out[i] != ids[positions[i]];
-        CHECK_OK(aether_topology_ids(t, NULL, 100, n - 200, out, 8, NULL, &err), err);
+        CHECK_OK(aether_topology_ids_from(t, 100, n - 200, out, 8, NULL, &err), err);
         wrong += memcmp(out, ids + 100, (n - 200) * sizeof *ids) != 0;
-        CHECK_OK(aether_topology_ids(t, (int64_t *)positions, 0, n, out, 8, NULL, &err), err);
+        CHECK_OK(aether_topology_ids(t, (int64_t *)positions, n, out, 8, NULL, &err), err);
         for (uint64_t i = 0; i < n; i++)
             wrong += out[i] != ids[positions[i]];
         CHECK_OK(t->ops->edge_ids(t, positions, n, out, &err), err);
@@ -123,19 +123,19 @@ TEST(long_arrays_are_encoded_by_many_threads) {
     aether_lists lists = whole_list(indptr, 1000000, 4);
     aether_topology *t = open_blocks(&b, &lists, &err);
     REQUIRE(t != NULL);
-    CHECK_OK(aether_topology_ids(t, NULL, 0, n, out, 4, &task, &err), err);
+    CHECK_OK(aether_topology_ids_from(t, 0, n, out, 4, &task, &err), err);
     CHECK_EQ(task.done, n);
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < n; i++)
         wrong += out[i] != ids[i];
     CHECK_EQ(wrong, 0);
     task.cancel = 1;
-    CHECK_CODE(aether_topology_ids(t, NULL, 0, n, out, 4, &task, &err), AETHER_E_CANCELLED);
-    CHECK_CODE(aether_topology_ids(t, NULL, 1, n, out, 4, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_ids_from(t, 0, n, out, 4, &task, &err), AETHER_E_CANCELLED);
+    CHECK_CODE(aether_topology_ids_from(t, 1, n, out, 4, NULL, &err), AETHER_E_RANGE);
     int64_t positions[] = {5, (int64_t)n, -1};
-    CHECK_CODE(aether_topology_ids(t, positions, 0, 3, out, 4, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_ids(t, positions, 3, out, 4, NULL, &err), AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
-    CHECK_CODE(aether_topology_ids(t, positions + 2, 0, 1, out, 4, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_ids(t, positions + 2, 1, out, 4, NULL, &err), AETHER_E_RANGE);
     CHECK_EQ(err.value, -1);
     aether_topology_destroy(t);
     id_release(&b);
@@ -179,7 +179,7 @@ TEST(no_edges) {
     CHECK_EQ(b.index_size, 40);
     aether_topology *t = open_blocks(&b, &lists, &err);
     REQUIRE(t != NULL);
-    CHECK_OK(aether_topology_ids(t, NULL, 0, 0, NULL, 4, NULL, &err), err);
+    CHECK_OK(aether_topology_ids_from(t, 0, 0, NULL, 4, NULL, &err), err);
     aether_topology_destroy(t);
     id_release(&b);
 }
@@ -227,7 +227,7 @@ TEST_ONE_THREAD(random_damage_is_reported_or_gives_other_ids) {
             uint64_t size = in_index ? b.index_size : b.size;
             bytes[test_random(&seed) % size] = (uint8_t)test_random(&seed);
         }
-        int rc = aether_topology_ids(t, NULL, 0, n, out, 8, NULL, &err);
+        int rc = aether_topology_ids_from(t, 0, n, out, 8, NULL, &err);
         CHECK(rc == AETHER_OK || rc == AETHER_E_CORRUPT);
         reported += rc != AETHER_OK;
         for (uint64_t i = 0; i < n && !rc; i++)
@@ -250,7 +250,7 @@ TEST(damage_is_named) {
     aether_topology *t = open_blocks(&b, &lists, &err);
     REQUIRE(t != NULL);
     b.bytes[b.index[0].after[3]] = 0xFF;
-    CHECK_CODE(aether_topology_ids(t, NULL, 0, n, out, 8, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_ids_from(t, 0, n, out, 8, NULL, &err), AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 3 * 128);
     CHECK_HAS(err.message, "block 3 of the compressed ids");
     aether_topology_destroy(t);
@@ -264,7 +264,7 @@ TEST(damage_is_named) {
     lists.num_minor = 3; /* ids that are too large */
     b.bytes[b.index[0].after[3]] = 0;
     t = open_blocks(&b, &lists, &err);
-    CHECK_CODE(aether_topology_ids(t, NULL, 0, n, out, 8, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_ids_from(t, 0, n, out, 8, NULL, &err), AETHER_E_CORRUPT);
     CHECK_HAS(err.message, "is not below 3");
     aether_topology_destroy(t);
     id_release(&b);

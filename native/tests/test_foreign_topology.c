@@ -532,8 +532,16 @@ TEST(walks_and_fanouts) {
             CHECK_OK(aether_random_walk(p.twin, starts, WALKS, &rules[i], out[1], NULL, &err), err);
             CHECK(memcmp(out[0], out[1], sizeof out[0]) == 0);
         }
-        CHECK_OK(aether_fanout(p.own, starts, WALKS, 9, 5, 0, 1, out[0], NULL, &err), err);
-        CHECK_OK(aether_fanout(p.twin, starts, WALKS, 9, 5, 0, 1, out[1], NULL, &err), err);
+        CHECK_OK(
+            aether_fanout(p.own, starts, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = 9, .flags = 0, .num_threads = 1),
+                          out[0], NULL, &err),
+            err);
+        CHECK_OK(
+            aether_fanout(p.twin, starts, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = 9, .flags = 0, .num_threads = 1),
+                          out[1], NULL, &err),
+            err);
         CHECK(memcmp(out[0], out[1], WALKS * 9 * sizeof *out[0]) == 0);
         free_pair(p);
     }
@@ -548,7 +556,11 @@ TEST(lists_and_edges) {
     aether_error err = {0};
     for (int i = 0; i < 2; i++) {
         CHECK_OK(aether_topology_degrees(both[i], NULL, NODES, degree[i], NULL, &err), err);
-        CHECK_OK(aether_topology_neighbors(both[i], NULL, NODES, ids[i], edges[i], EDGES, NULL, &err), err);
+        CHECK_OK(aether_topology_neighbors(both[i],
+                                           AE_SIZED(aether_list_request, .n = NODES, .capacity = EDGES,
+                                                    .neighbors = ids[i], .edges = edges[i]),
+                                           NULL, &err),
+                 err);
     }
     CHECK(memcmp(degree[0], degree[1], sizeof degree[0]) == 0);
     CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) == 0);
@@ -559,7 +571,9 @@ TEST(lists_and_edges) {
 
     const int64_t major[] = {4, 5, 7}, minor[] = {6, 5 + 17, 7};
     uint64_t pairs[8], positions[8], hits;
-    CHECK_OK(aether_find_edges(p.own, major, minor, 3, pairs, positions, 8, &hits, NULL, &err), err);
+    CHECK_OK(aether_find_edges(p.own, AE_SIZED(aether_edge_search, major, minor, 3, pairs, positions, 8),
+                               &hits, NULL, &err),
+             err);
     REQUIRE(hits >= 2);
     CHECK_EQ(positions[0], position_of(4, 1));
     CHECK_EQ(positions[1], position_of(5, 4));
@@ -593,7 +607,10 @@ TEST(look_ups_that_fail_end_the_call) {
                                            .num_edges = n.edges, .row = ids),
                                   &err),
              err);
-    CHECK_CODE(aether_topology_neighbors(p.own, NULL, NODES, NULL, edge, EDGES, NULL, &err), AETHER_E_IO);
+    CHECK_CODE(
+        aether_topology_neighbors(
+            p.own, AE_SIZED(aether_list_request, .n = NODES, .capacity = EDGES, .edges = edge), NULL, &err),
+        AETHER_E_IO);
     CHECK_CODE(sample(weighted, &r, 0, &n, &err), AETHER_E_IO);
     CHECK_CODE(sample(timed, &r, 0, &n, &err), AETHER_E_IO);
     const aether_relation with_times = own_relation(p, false, true);
@@ -714,8 +731,9 @@ static void check_columns(const ae_topology_ops *ops, uint64_t capacity) {
                                                {AETHER_READ_WEIGHTS, 4, narrow + total},
                                                {AETHER_READ_TIMES, 8, times_at + total}};
         const uint64_t left = EDGES - total;
-        REQUIRE_OK(aether_topology_read(p.own, columns, 5, &at, left < capacity ? left : capacity, &count,
-                                        NULL, &err),
+        REQUIRE_OK(aether_topology_read(
+                       p.own, AE_SIZED(aether_entry_columns, columns, 5, left < capacity ? left : capacity),
+                       &at, &count, NULL, &err),
                    err);
         total += count;
     }

@@ -133,13 +133,25 @@ TEST_ONE_THREAD(edges_without_ids) {
     CHECK_CODE(aether_live_delete(g, 0, minor, major, ids, 1, &n, &err), AETHER_E_UNSUPPORTED);
     aether_snapshot *s = live_pin(g);
     aether_topology *t = live_lists(s);
-    CHECK_OK(aether_topology_neighbors(t, major, 1, neighbors, NULL, 2, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 t,
+                 AE_SIZED(aether_list_request, .nodes = major, .n = 1, .capacity = 2, .neighbors = neighbors),
+                 NULL, &err),
+             err);
     CHECK_EQ(neighbors[0], 2);
     CHECK_EQ(neighbors[1], 4);
-    CHECK_CODE(aether_topology_neighbors(t, major, 1, NULL, neighbors, 2, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_topology_neighbors(
+                   t,
+                   AE_SIZED(aether_list_request, .nodes = major, .n = 1, .capacity = 2, .edges = neighbors),
+                   NULL, &err),
+               AETHER_E_UNSUPPORTED);
     CHECK(!t->ops->weights && !t->ops->times);
     aether_topology_destroy(t); /* leaves it to the snapshot */
-    CHECK_OK(aether_topology_neighbors(t, major, 1, neighbors, NULL, 2, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 t,
+                 AE_SIZED(aether_list_request, .nodes = major, .n = 1, .capacity = 2, .neighbors = neighbors),
+                 NULL, &err),
+             err);
     aether_snapshot_release(s);
     aether_live_close(g);
 }
@@ -154,9 +166,9 @@ TEST_ONE_THREAD(what_needs_dense_positions_is_refused) {
     aether_error err = {0};
     CHECK_CODE(aether_weight_sums_create(t, &weight, AETHER_F32, &sums, NULL, &err), AETHER_E_UNSUPPORTED);
     /* A position that nobody has handed out leads out of the arena, not out of the mapping. */
-    CHECK_CODE(aether_topology_ids(t, &position, 0, 1, &id, 8, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_ids(t, &position, 1, &id, 8, NULL, &err), AETHER_E_RANGE);
     position |= INT64_C(1) << 61;
-    CHECK_CODE(aether_topology_ids(t, &position, 0, 1, &id, 8, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_topology_ids(t, &position, 1, &id, 8, NULL, &err), AETHER_E_RANGE);
     aether_snapshot_release(s);
     aether_live_close(g);
 }
@@ -313,21 +325,27 @@ TEST_ONE_THREAD(values_of_lists_are_copied) {
     const int64_t nodes[] = {5, 4, 3};
     int64_t times[1001] = {0};
     double weights[1001] = {0};
-    CHECK_OK(aether_topology_own_values(live_lists(s), AETHER_OWN_TIMES, nodes, 3, times, 1001, NULL, &err),
+    CHECK_OK(aether_topology_neighbors(
+                 live_lists(s),
+                 AE_SIZED(aether_list_request, .nodes = nodes, .n = 3, .capacity = 1001, .times = times),
+                 NULL, &err),
              err);
-    CHECK_OK(
-        aether_topology_own_values(live_lists(s), AETHER_OWN_WEIGHTS, nodes, 3, weights, 1001, NULL, &err),
-        err);
+    CHECK_OK(aether_topology_neighbors(
+                 live_lists(s),
+                 AE_SIZED(aether_list_request, .nodes = nodes, .n = 3, .capacity = 1001, .weights = weights),
+                 NULL, &err),
+             err);
     CHECK_EQ(times[0], -9);
     CHECK_EQ((int64_t)(weights[0] * 4), 1);
     for (int64_t i = 1; i < 1001; i++) {
         CHECK_EQ(times[i], i);
         CHECK_EQ((int64_t)(weights[i] * 2), i);
     }
-    CHECK_CODE(aether_topology_own_values(live_lists(s), AETHER_OWN_TIMES, nodes, 3, times, 1000, NULL, &err),
+    CHECK_CODE(aether_topology_neighbors(
+                   live_lists(s),
+                   AE_SIZED(aether_list_request, .nodes = nodes, .n = 3, .capacity = 1000, .times = times),
+                   NULL, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_topology_own_values(live_lists(s), 7, nodes, 3, times, 1001, NULL, &err),
-               AETHER_E_UNSUPPORTED);
     aether_snapshot_release(s);
     aether_live_close(g);
 }
@@ -550,7 +568,11 @@ TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {
     aether_topology *old = live_lists(s);
     CHECK_OK(old->ops->locate(old, &node, 1, &list, &err), err);
     CHECK_OK(churn(g, 100000, &err), err);
-    CHECK_CODE(aether_topology_neighbors(old, &major, 1, ids, NULL, 8, NULL, &err), AETHER_E_EXPIRED);
+    CHECK_CODE(aether_topology_neighbors(
+                   old,
+                   AE_SIZED(aether_list_request, .nodes = &major, .n = 1, .capacity = 8, .neighbors = ids),
+                   NULL, &err),
+               AETHER_E_EXPIRED);
     CHECK_HAS(err.message, "take a new one");
     CHECK_CODE(old->ops->fetch(old, &list.start, 1, (uint64_t *)ids, &err), AETHER_E_EXPIRED);
     CHECK_CODE(old->ops->edge_ids(old, &list.start, 1, (uint64_t *)ids, &err), AETHER_E_EXPIRED);
@@ -558,10 +580,17 @@ TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {
     aether_live_count(g, &stats);
     CHECK_EQ(stats.snapshots, 0);
     aether_snapshot *now = live_pin(g);
-    CHECK_OK(aether_topology_neighbors(live_lists(now), &major, 1, ids, NULL, 8, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 live_lists(now),
+                 AE_SIZED(aether_list_request, .nodes = &major, .n = 1, .capacity = 8, .neighbors = ids),
+                 NULL, &err),
+             err);
     CHECK_EQ(ids[0], 63);
     CHECK_OK(aether_snapshot_renew(s, &err), err); /* an expired one can be used again */
-    CHECK_OK(aether_topology_neighbors(old, &major, 1, ids, NULL, 8, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 old, AE_SIZED(aether_list_request, .nodes = &major, .n = 1, .capacity = 8, .neighbors = ids),
+                 NULL, &err),
+             err);
     CHECK_EQ(ids[0], 63);
     aether_snapshot_release(s);
     aether_snapshot_release(now);
@@ -580,12 +609,20 @@ TEST_ONE_THREAD(a_snapshot_that_rests_keeps_nothing) {
         aether_snapshot_rest(s); /* twice is once */
     aether_live_count(g, &stats);
     CHECK_EQ(stats.snapshots, 0);
-    CHECK_CODE(aether_topology_neighbors(lists, &major, 1, ids, NULL, 2, NULL, &err), AETHER_E_EXPIRED);
+    CHECK_CODE(aether_topology_neighbors(
+                   lists,
+                   AE_SIZED(aether_list_request, .nodes = &major, .n = 1, .capacity = 2, .neighbors = ids),
+                   NULL, &err),
+               AETHER_E_EXPIRED);
     CHECK_OK(aether_live_insert_one(g, 0, 8, 3, 0, 0, NULL, NULL, &err), err);
     CHECK_OK(aether_snapshot_renew(s, &err), err);
     aether_live_count(g, &stats);
     CHECK_EQ(stats.snapshots, 1);
-    CHECK_OK(aether_topology_neighbors(lists, &major, 1, ids, NULL, 2, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 lists,
+                 AE_SIZED(aether_list_request, .nodes = &major, .n = 1, .capacity = 2, .neighbors = ids),
+                 NULL, &err),
+             err);
     CHECK_EQ(ids[0], 7);
     CHECK_EQ(ids[1], 8);
     aether_snapshot_rest(s);

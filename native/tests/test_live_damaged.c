@@ -39,7 +39,10 @@ static int read_node(const aether_live *reader, int64_t *degree, aether_error *e
     rc = aether_topology_degrees(live_lists(s), &node, 1, degree, NULL, err);
     int64_t *ids = rc ? NULL : malloc(((uint64_t)*degree + 1) * sizeof *ids);
     if (ids)
-        rc = aether_topology_neighbors(live_lists(s), &node, 1, ids, NULL, (uint64_t)*degree, NULL, err);
+        rc = aether_topology_neighbors(live_lists(s),
+                                       AE_SIZED(aether_list_request, .nodes = &node, .n = 1,
+                                                .capacity = (uint64_t)*degree, .neighbors = ids),
+                                       NULL, err);
     free(ids);
     aether_snapshot_release(s);
     return rc;

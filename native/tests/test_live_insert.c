@@ -51,7 +51,11 @@ static void read_all(const aether_live *g, uint32_t layout, int64_t *degrees, in
     memset(ids, 0, ENTRIES * sizeof *ids);
     memset(numbers, 0, ENTRIES * sizeof *numbers);
     CHECK_OK(aether_topology_degrees(t, NULL, NODES, degrees, NULL, &err), err);
-    CHECK_OK(aether_topology_neighbors(t, NULL, NODES, ids, numbers, ENTRIES, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(t,
+                                       AE_SIZED(aether_list_request, .n = NODES, .capacity = ENTRIES,
+                                                .neighbors = ids, .edges = numbers),
+                                       NULL, &err),
+             err);
     aether_snapshot_release(s);
 }
 

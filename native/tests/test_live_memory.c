@@ -93,7 +93,11 @@ static void compare(const aether_live *a, const aether_live *b) {
             aether_snapshot *s = live_pin(both[i]);
             const aether_topology *t = aether_snapshot_topology(s, 0, layout);
             CHECK_OK(aether_topology_degrees(t, NULL, NODES, degrees[i], NULL, &err), err);
-            CHECK_OK(aether_topology_neighbors(t, NULL, NODES, ids[i], edges[i], 1 << 17, NULL, &err), err);
+            CHECK_OK(aether_topology_neighbors(t,
+                                               AE_SIZED(aether_list_request, .n = NODES, .capacity = 1 << 17,
+                                                        .neighbors = ids[i], .edges = edges[i]),
+                                               NULL, &err),
+                     err);
             aether_snapshot_release(s);
         }
         CHECK(memcmp(degrees[0], degrees[1], sizeof degrees[0]) == 0);

@@ -297,7 +297,11 @@ TEST(a_stranger_attaches_and_reads) {
     CHECK_EQ(snapshots(g), 1);
     aether_live_close(g); /* the memory stays until the last handle is closed */
     int64_t node = 5, id;
-    CHECK_OK(aether_topology_neighbors(live_lists(t), &node, 1, &id, NULL, 1, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 live_lists(t),
+                 AE_SIZED(aether_list_request, .nodes = &node, .n = 1, .capacity = 1, .neighbors = &id), NULL,
+                 &err),
+             err);
     CHECK_EQ(id, 6);
     aether_snapshot_release(t);
     aether_live_close(other);

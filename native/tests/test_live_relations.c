@@ -424,8 +424,10 @@ TEST_ONE_THREAD(a_graph_of_many_relations) {
     for (uint32_t r = 0; r < MANY; r++) {
         const int64_t node = 1;
         int64_t neighbor = -1;
-        CHECK_OK(aether_topology_neighbors(aether_snapshot_topology(s, r, AETHER_LIVE_CSC), &node, 1,
-                                           &neighbor, NULL, 1, NULL, &err),
+        CHECK_OK(aether_topology_neighbors(aether_snapshot_topology(s, r, AETHER_LIVE_CSC),
+                                           AE_SIZED(aether_list_request, .nodes = &node, .n = 1,
+                                                    .capacity = 1, .neighbors = &neighbor),
+                                           NULL, &err),
                  err);
         CHECK_EQ(neighbor, r % NODES);
     }

@@ -351,8 +351,16 @@ TEST(walks_and_fanouts) {
             CHECK_OK(aether_random_walk(p.twin.topology, starts, WALKS, &rules[i], out[1], NULL, &err), err);
             CHECK(memcmp(out[0], out[1], sizeof out[0]) == 0);
         }
-        CHECK_OK(aether_fanout(p.own, starts, WALKS, 9, 5, 0, 1, out[0], NULL, &err), err);
-        CHECK_OK(aether_fanout(p.twin.topology, starts, WALKS, 9, 5, 0, 1, out[1], NULL, &err), err);
+        CHECK_OK(
+            aether_fanout(p.own, starts, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = 9, .flags = 0, .num_threads = 1),
+                          out[0], NULL, &err),
+            err);
+        CHECK_OK(
+            aether_fanout(p.twin.topology, starts, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = 9, .flags = 0, .num_threads = 1),
+                          out[1], NULL, &err),
+            err);
         CHECK(memcmp(out[0], out[1], WALKS * 9 * sizeof *out[0]) == 0);
         free_pair(&p);
     }

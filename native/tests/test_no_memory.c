@@ -238,9 +238,14 @@ SWEEP(topology, {
     aether_topology *t = NULL;
     const aether_lists l = lists_of();
     MAKE(aether_topology_create(&l, &t, err));
-    USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
-    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, NULL, err));
-    USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
+    USE(aether_topology_ids_from(t, 0, EDGES, found, 8, NULL, err));
+    USE(aether_topology_ids(t, ends, 2, found, 8, NULL, err));
+    USE(aether_topology_neighbors(t,
+                                  AE_SIZED(aether_list_request, .nodes = hub, .n = 1, .capacity = EDGES,
+                                           .neighbors = found, .edges = edges),
+                                  NULL, err));
+    USE(aether_find_edges(t, AE_SIZED(aether_edge_search, hub, ends, 2, pairs, positions, EDGES), &hits, NULL,
+                          err));
 done:
     aether_topology_destroy(t);
     return rc;
@@ -257,9 +262,14 @@ SWEEP(paged, {
     aether_topology *t = NULL;
     MAKE(open_paged(&t, err));
     MAKE(aether_topology_keep_pages(t, 1 << 16, err));
-    USE(aether_topology_ids(t, NULL, 0, EDGES, found, 8, NULL, err));
-    USE(aether_topology_neighbors(t, hub, 1, found, edges, EDGES, NULL, err));
-    USE(aether_find_edges(t, hub, ends, 2, pairs, positions, EDGES, &hits, NULL, err));
+    USE(aether_topology_ids_from(t, 0, EDGES, found, 8, NULL, err));
+    USE(aether_topology_ids(t, ends, 2, found, 8, NULL, err));
+    USE(aether_topology_neighbors(t,
+                                  AE_SIZED(aether_list_request, .nodes = hub, .n = 1, .capacity = EDGES,
+                                           .neighbors = found, .edges = edges),
+                                  NULL, err));
+    USE(aether_find_edges(t, AE_SIZED(aether_edge_search, hub, ends, 2, pairs, positions, EDGES), &hits, NULL,
+                          err));
 done:
     aether_topology_destroy(t);
     return rc;
@@ -272,7 +282,7 @@ SWEEP(columns_of_lists, {
     aether_list_place at = {0, 0};
     uint64_t count;
     MAKE(open_paged(&t, err));
-    USE(aether_topology_read(t, &column, 1, &at, EDGES, &count, NULL, err));
+    USE(aether_topology_read(t, AE_SIZED(aether_entry_columns, &column, 1, EDGES), &at, &count, NULL, err));
     CHECK_EQ(count, EDGES);
 done:
     aether_topology_destroy(t);
@@ -616,7 +626,9 @@ SWEEP(walks_of_pages, {
     MAKE(open_paged(&t, err));
     USE(aether_random_walk(t, seeds, SEEDS, &plain, out, NULL, err));
     USE(aether_random_walk(t, seeds, SEEDS, &second, out, NULL, err));
-    USE(aether_fanout(t, seeds, SEEDS, 7, 1, 0, 1, out, NULL, err));
+    USE(aether_fanout(t, seeds, SEEDS,
+                      AE_SIZED(aether_fanout_options, .key = 1, .k = 7, .flags = 0, .num_threads = 1), out,
+                      NULL, err));
 done:
     aether_topology_destroy(t);
     return rc;

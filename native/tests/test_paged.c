@@ -131,8 +131,15 @@ static void compare_neighbors(const graph *g, const aether_topology *t) {
     CHECK_OK(aether_topology_degrees(g->ram, NULL, g->num_nodes, wanted, NULL, &err), err);
     CHECK_OK(aether_topology_degrees(t, NULL, g->num_nodes, got, NULL, &err), err);
     CHECK(!memcmp(wanted, got, 8 * g->num_nodes));
-    CHECK_OK(aether_topology_neighbors(g->ram, NULL, some, wanted, NULL, g->num_edges, NULL, &err), err);
-    CHECK_OK(aether_topology_neighbors(t, NULL, some, got, NULL, g->num_edges, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 g->ram,
+                 AE_SIZED(aether_list_request, .n = some, .capacity = g->num_edges, .neighbors = wanted),
+                 NULL, &err),
+             err);
+    CHECK_OK(aether_topology_neighbors(
+                 t, AE_SIZED(aether_list_request, .n = some, .capacity = g->num_edges, .neighbors = got),
+                 NULL, &err),
+             err);
     CHECK(!memcmp(wanted, got, 8 * g->indptr[some]));
     free(wanted);
     free(got);

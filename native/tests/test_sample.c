@@ -448,7 +448,11 @@ TEST(topology_answers_degrees_and_lists) {
         CHECK_EQ(degrees[v], g.indptr[v + 1] - g.indptr[v]);
     int64_t nodes[] = {5, 0, 5};
     uint64_t total = (uint64_t)(2 * degrees[5] + degrees[0]);
-    CHECK_OK(aether_topology_neighbors(g.topology, nodes, 3, out_node, out_edge, total, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(g.topology,
+                                       AE_SIZED(aether_list_request, .nodes = nodes, .n = 3,
+                                                .capacity = total, .neighbors = out_node, .edges = out_edge),
+                                       NULL, &err),
+             err);
     for (int64_t i = 0; i < degrees[5]; i++) {
         CHECK_EQ(out_node[i], g.indices[g.indptr[5] + (uint64_t)i]);
         CHECK_EQ(out_edge[i], g.indptr[5] + (uint64_t)i);

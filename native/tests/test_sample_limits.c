@@ -202,8 +202,8 @@ TEST_ONE_THREAD(tables_by_position_need_dense_positions) {
     CHECK_CODE(aether_random_walk(&t, &start, 1, &o, out, NULL, &err), AETHER_E_UNSUPPORTED);
     o.members = NULL;
     CHECK_OK(aether_random_walk(&t, &start, 1, &o, out, NULL, &err), err);
-    CHECK_CODE(aether_topology_ids(&t, NULL, 4, 1, ids, 8, NULL, &err), AETHER_E_UNSUPPORTED);
-    CHECK_OK(aether_topology_ids(&t, &position, 0, 1, ids, 8, NULL, &err), err);
+    CHECK_CODE(aether_topology_ids_from(&t, 4, 1, ids, 8, NULL, &err), AETHER_E_UNSUPPORTED);
+    CHECK_OK(aether_topology_ids(&t, &position, 1, ids, 8, NULL, &err), err);
     CHECK_EQ(ids[0], neighbor_at(&t, 4));
 }
 

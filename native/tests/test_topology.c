@@ -79,7 +79,8 @@ TEST_ONE_THREAD(no_nodes_and_no_edges_are_a_topology) {
     aether_error err = {0};
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
-    CHECK_OK(aether_topology_neighbors(t, NULL, 0, NULL, NULL, 0, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(t, AE_SIZED(aether_list_request, .n = 0, .capacity = 0), NULL, &err),
+             err);
     int64_t node = 0, degree;
     CHECK_CODE(aether_topology_degrees(t, &node, 1, &degree, NULL, &err), AETHER_E_RANGE);
     aether_topology_destroy(t);
@@ -94,7 +95,11 @@ static void check_neighbors(const aether_lists *lists, uint64_t (*id)(uint64_t))
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(lists, &t, &err), err);
     neighbors[TOTAL] = edges[TOTAL] = -5;
-    CHECK_OK(aether_topology_neighbors(t, nodes, 4, neighbors, edges, TOTAL, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(t,
+                                       AE_SIZED(aether_list_request, .nodes = nodes, .n = 4,
+                                                .capacity = TOTAL, .neighbors = neighbors, .edges = edges),
+                                       NULL, &err),
+             err);
     for (uint64_t i = 0; i < TOTAL; i++) {
         uint64_t e = i < LONG_LIST ? 3 + i : i - LONG_LIST; /* lists 0 and 2 adjoin */
         CHECK_EQ(neighbors[i], wide[e]);
@@ -137,9 +142,15 @@ TEST_ONE_THREAD(either_output_may_be_left_out) {
     aether_topology *t = NULL;
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
     int64_t out[3], node = 0;
-    CHECK_OK(aether_topology_neighbors(t, &node, 1, out, NULL, 3, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 t, AE_SIZED(aether_list_request, .nodes = &node, .n = 1, .capacity = 3, .neighbors = out),
+                 NULL, &err),
+             err);
     CHECK_EQ(out[2], narrow[2]);
-    CHECK_OK(aether_topology_neighbors(t, &node, 1, NULL, out, 3, NULL, &err), err);
+    CHECK_OK(aether_topology_neighbors(
+                 t, AE_SIZED(aether_list_request, .nodes = &node, .n = 1, .capacity = 3, .edges = out), NULL,
+                 &err),
+             err);
     CHECK_EQ(out[2], 2);
     aether_topology_destroy(t);
 }
@@ -152,11 +163,22 @@ TEST_ONE_THREAD(capacity_is_never_exceeded) {
     int64_t out[7] = {0, 0, 0, -5, -5, -5, -5};
     const int64_t nodes[] = {0, 4};
     for (uint64_t capacity = 3; capacity < 7; capacity++) {
-        CHECK_CODE(aether_topology_neighbors(t, nodes, 2, out, NULL, capacity, NULL, &err), AETHER_E_INVALID);
+        CHECK_CODE(aether_topology_neighbors(t,
+                                             AE_SIZED(aether_list_request, .nodes = nodes, .n = 2,
+                                                      .capacity = capacity, .neighbors = out),
+                                             NULL, &err),
+                   AETHER_E_INVALID);
         CHECK_EQ(out[3], -5);
     }
-    CHECK_CODE(aether_topology_neighbors(t, nodes, 1, out, out, 2, NULL, &err), AETHER_E_INVALID);
-    CHECK_OK(aether_topology_neighbors(t, nodes, 2, out, NULL, 7, NULL, &err), err);
+    CHECK_CODE(aether_topology_neighbors(t,
+                                         AE_SIZED(aether_list_request, .nodes = nodes, .n = 1, .capacity = 2,
+                                                  .neighbors = out, .edges = out),
+                                         NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_OK(aether_topology_neighbors(
+                 t, AE_SIZED(aether_list_request, .nodes = nodes, .n = 2, .capacity = 7, .neighbors = out),
+                 NULL, &err),
+             err);
     CHECK_EQ(out[6], narrow[NUM_EDGES - 1]);
     aether_topology_destroy(t);
 }
@@ -175,7 +197,9 @@ static void check_read(const aether_topology *t, uint32_t what, uint32_t item_by
             {what, item_bytes, out + total * item_bytes},
             {what ^ 1, 8, other + total},
         };
-        CHECK_OK(aether_topology_read(t, columns, 2, &at, capacity, &count, &task, &err), err);
+        CHECK_OK(aether_topology_read(t, AE_SIZED(aether_entry_columns, columns, 2, capacity), &at, &count,
+                                      &task, &err),
+                 err);
         CHECK_EQ(count, total + capacity < NUM_EDGES ? capacity : NUM_EDGES - total);
         CHECK_EQ(task.done, count);
         total += count;
@@ -229,14 +253,18 @@ TEST_ONE_THREAD(what_cannot_be_read_is_refused) {
                {{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_TIMES, 4, out}}, AETHER_E_INVALID},
                {{{AETHER_READ_NEIGHBORS, 8, out}, {AETHER_READ_WEIGHTS, 8, out}}, AETHER_E_UNSUPPORTED}};
     for (uint64_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_CODE(aether_topology_read(t, bad[i].columns, 2, &at, 1, &count, NULL, &err), bad[i].code);
+        CHECK_CODE(aether_topology_read(t, AE_SIZED(aether_entry_columns, bad[i].columns, 2, 1), &at, &count,
+                                        NULL, &err),
+                   bad[i].code);
     const aether_entry_column *good = bad[0].columns;
     aether_task task = {.cancel = 1};
-    CHECK_CODE(aether_topology_read(t, good, 1, &at, 1, &count, &task, &err), AETHER_E_CANCELLED);
+    CHECK_CODE(aether_topology_read(t, AE_SIZED(aether_entry_columns, good, 1, 1), &at, &count, &task, &err),
+               AETHER_E_CANCELLED);
     CHECK_CODE(aether_topology_ends(t, 0, 1, 0, out, &task, &err), AETHER_E_CANCELLED);
     narrow[1] = NUM_NODES;
     at = (aether_list_place){0, 1};
-    CHECK_CODE(aether_topology_read(t, good, 1, &at, 1, &count, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_read(t, AE_SIZED(aether_entry_columns, good, 1, 1), &at, &count, NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK_EQ(at.entry, 1); /* it stays where it was */
     aether_topology_destroy(t);
 }
@@ -261,7 +289,10 @@ TEST_ONE_THREAD(edges_are_found_by_their_ends) {
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
     uint64_t n = all_pairs(major, minor), hits = 0;
     aether_task task = {0};
-    CHECK_OK(aether_find_edges(t, major, minor, n, pairs, positions, 2 * NUM_EDGES, &hits, &task, &err), err);
+    CHECK_OK(aether_find_edges(t,
+                               AE_SIZED(aether_edge_search, major, minor, n, pairs, positions, 2 * NUM_EDGES),
+                               &hits, &task, &err),
+             err);
     CHECK_EQ(task.done, n);
     REQUIRE(hits == 2 * NUM_EDGES); /* every edge, once for each of its two pairs */
     for (uint64_t h = 0; h < hits; h++) {
@@ -271,7 +302,8 @@ TEST_ONE_THREAD(edges_are_found_by_their_ends) {
         CHECK(h % 2 == 0 || pairs[h] == pairs[h - 1] + 1);
     }
     task.cancel = 1;
-    CHECK_CODE(aether_find_edges(t, major, minor, n, pairs, positions, 0, &hits, &task, &err),
+    CHECK_CODE(aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, n, pairs, positions, 0), &hits,
+                                 &task, &err),
                AETHER_E_CANCELLED);
     aether_topology_destroy(t);
 }
@@ -283,22 +315,32 @@ TEST_ONE_THREAD(edges_are_counted_beyond_the_room_for_them) {
     REQUIRE_OK(aether_topology_create(&l, &t, &err), err);
     int64_t major[] = {0, 2, 2}, minor[] = {narrow[0], 0, NUM_NODES - 1};
     uint64_t all = 0, some = 0, pairs[2] = {99, 99}, positions[2] = {99, 99};
-    CHECK_OK(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), err);
-    CHECK_OK(aether_find_edges(t, major, minor, 3, pairs, positions, 1, &some, NULL, &err), err);
+    CHECK_OK(
+        aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, 3, NULL, NULL, 0), &all, NULL, &err),
+        err);
+    CHECK_OK(aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, 3, pairs, positions, 1), &some,
+                               NULL, &err),
+             err);
     CHECK_EQ(some, all);
     CHECK_EQ(pairs[0], 0);
     CHECK_EQ(pairs[1], 99);
     CHECK_EQ(positions[0], 0);
     CHECK_EQ(positions[1], 99);
     minor[1] = NUM_NODES;
-    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, 3, NULL, NULL, 0), &all, NULL, &err),
+        AETHER_E_RANGE);
     CHECK_HAS(err.message, "minor[1]");
     minor[1] = minor[2] = 0;
     major[2] = 1;
-    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, 3, NULL, NULL, 0), &all, NULL, &err),
+        AETHER_E_INVALID);
     CHECK_EQ(err.position, 2);
     major[0] = -1;
-    CHECK_CODE(aether_find_edges(t, major, minor, 3, NULL, NULL, 0, &all, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_find_edges(t, AE_SIZED(aether_edge_search, major, minor, 3, NULL, NULL, 0), &all, NULL, &err),
+        AETHER_E_RANGE);
     CHECK_EQ(err.value, -1);
     aether_topology_destroy(t);
 }
@@ -315,7 +357,11 @@ static void check_damage(uint32_t id_bytes) {
     int64_t node = 2;
     narrow[3 + 300] = NUM_NODES;
     wide[3 + 300] = NUM_NODES;
-    CHECK_CODE(aether_topology_neighbors(t, &node, 1, out, NULL, LONG_LIST, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_neighbors(t,
+                                         AE_SIZED(aether_list_request, .nodes = &node, .n = 1,
+                                                  .capacity = LONG_LIST, .neighbors = out),
+                                         NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 303);
     CHECK_EQ(err.value, NUM_NODES);
     indptr[2] = 3 + LONG_LIST + 1; /* begins behind its end */

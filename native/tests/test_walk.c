@@ -204,14 +204,25 @@ TEST(fanouts_are_distinct_positions) {
     for (uint64_t i = 0; i < WALKS; i++)
         nodes[i] = (int64_t)(i % g.num_nodes);
     for (uint64_t k = 0; k <= LENGTH; k += 3) {
-        REQUIRE_OK(aether_fanout(g.topology, nodes, WALKS, k, 5, 0, 1, first, NULL, &err), err);
-        REQUIRE_OK(aether_fanout(g.topology64, nodes, WALKS, k, 5, 0, 4, second, NULL, &err), err);
+        REQUIRE_OK(
+            aether_fanout(g.topology, nodes, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = k, .flags = 0, .num_threads = 1),
+                          first, NULL, &err),
+            err);
+        REQUIRE_OK(
+            aether_fanout(g.topology64, nodes, WALKS,
+                          AE_SIZED(aether_fanout_options, .key = 5, .k = k, .flags = 0, .num_threads = 4),
+                          second, NULL, &err),
+            err);
         CHECK(memcmp(first, second, WALKS * k * sizeof *first) == 0);
         for (uint64_t i = 0; i < WALKS; i++)
             for (uint64_t j = 0; j < k; j++)
                 CHECK_EQ(first[i * k + j] >= 0, j < list_of(&g, (uint64_t)nodes[i]).degree);
     }
-    REQUIRE_OK(aether_fanout(g.topology, nodes, WALKS, 4, 5, AETHER_SAMPLE_REPLACE, 0, first, NULL, &err),
+    REQUIRE_OK(aether_fanout(g.topology, nodes, WALKS,
+                             AE_SIZED(aether_fanout_options, .key = 5, .k = 4, .flags = AETHER_SAMPLE_REPLACE,
+                                      .num_threads = 0),
+                             first, NULL, &err),
                err);
     for (uint64_t i = 0; i < WALKS; i++)
         CHECK_EQ(first[4 * i + 3] >= 0, list_of(&g, (uint64_t)nodes[i]).degree > 0);
@@ -226,7 +237,10 @@ TEST(calls_can_be_cancelled) {
     uint64_t *table = calloc(g.num_edges, sizeof *table);
     aether_walk_options o = {.length = 3, .p = 1, .q = 1};
     CHECK_EQ(aether_random_walk(g.topology, starts, 2, &o, first, &task, &err), AETHER_E_CANCELLED);
-    CHECK_EQ(aether_fanout(g.topology, starts, 2, 2, 0, 0, 0, first, &task, &err), AETHER_E_CANCELLED);
+    CHECK_EQ(aether_fanout(g.topology, starts, 2,
+                           AE_SIZED(aether_fanout_options, .key = 0, .k = 2, .flags = 0, .num_threads = 0),
+                           first, &task, &err),
+             AETHER_E_CANCELLED);
     CHECK_EQ(aether_members_build(g.topology, table, g.num_edges, &task, &err), AETHER_E_CANCELLED);
     CHECK_EQ(aether_alias_build(g.topology, g.weights, AETHER_F32, table, g.num_edges, &task, &err),
              AETHER_E_CANCELLED);
@@ -272,7 +286,10 @@ TEST(wrong_arguments_are_named) {
     CHECK_EQ(aether_random_walk(g.topology, starts, 3, &o, first, NULL, &err), AETHER_E_RANGE);
     CHECK_EQ(err.position, 2);
     CHECK_EQ(err.value, 50);
-    CHECK_EQ(aether_fanout(g.topology, starts, 3, 1, 0, 0, 0, first, NULL, &err), AETHER_E_RANGE);
+    CHECK_EQ(aether_fanout(g.topology, starts, 3,
+                           AE_SIZED(aether_fanout_options, .key = 0, .k = 1, .flags = 0, .num_threads = 0),
+                           first, NULL, &err),
+             AETHER_E_RANGE);
     CHECK_EQ(err.position, 2);
     const double bad[] = {0, -1, 1e-320, 0.0 / 0.0, 1.0 / 0.0};
     for (uint32_t i = 0; i < 5; i++) {
@@ -289,7 +306,10 @@ TEST(wrong_arguments_are_named) {
     o = good;
     o.length = UINT64_MAX;
     CHECK_EQ(aether_random_walk(g.topology, starts, 1, &o, first, NULL, &err), AETHER_E_LIMIT);
-    CHECK_EQ(aether_fanout(g.topology, starts, 2, UINT64_MAX / 2, 0, 0, 0, first, NULL, &err),
+    CHECK_EQ(aether_fanout(
+                 g.topology, starts, 2,
+                 AE_SIZED(aether_fanout_options, .key = 0, .k = UINT64_MAX / 2, .flags = 0, .num_threads = 0),
+                 first, NULL, &err),
              AETHER_E_LIMIT);
     CHECK_EQ(aether_random_walk(g.topology, NULL, 1, &good, first, NULL, NULL), AETHER_E_INVALID);
     CHECK_EQ(aether_random_walk(g.topology, NULL, 0, &good, NULL, NULL, NULL), AETHER_OK);

@@ -20,13 +20,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "native").exists(), reason="no sourc
 #: Functions with more than seven arguments. No more of them: options and results form a struct.
 MANY_ARGUMENTS = {
     "aether.h": {
-        "aether_fanout",
-        "aether_find_edges",
         "aether_sample_contexts",
-        "aether_topology_ids",
-        "aether_topology_neighbors",
-        "aether_topology_own_values",
-        "aether_topology_read",
     },
     "aether/build.h": {
         "aether_build_lists",

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/failure.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
@@ -169,26 +170,29 @@ static int check_call(const aether_topology *t, const int64_t *nodes, uint64_t n
     return AETHER_OK;
 }
 
-int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k, uint64_t key,
-                  uint32_t flags, uint32_t num_threads, int64_t *out, aether_task *task, aether_error *err) {
-    int rc = check_call(t, nodes, n, k, out, err);
-    if (rc || !n || !k)
+int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n,
+                  const aether_fanout_options *options, int64_t *out, aether_task *task, aether_error *err) {
+    const aether_fanout_options *o = options;
+    int rc = ae_options_check(o, sizeof *o, "aether_fanout_options", err);
+    if (!rc)
+        rc = check_call(t, nodes, n, o->k, out, err);
+    if (rc || !n || !o->k)
         return rc;
     fan f = {
         .t = t,
         .nodes = nodes,
         .out = out,
         .n = n,
-        .k = k,
-        .base = ae_rng_base(key, 0, 0),
-        .replace = flags & AETHER_SAMPLE_REPLACE,
+        .k = o->k,
+        .base = ae_rng_base(o->key, 0, 0),
+        .replace = o->flags & AETHER_SAMPLE_REPLACE,
         .task = task,
     };
     ae_task_begin(task, n);
     if (ae_list_reader_pays(t))
         rc = fan_together(&f, err);
     else
-        ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, num_threads);
+        ae_pool_run(fan_chunk, &f, (n + CHUNK - 1) / CHUNK, o->num_threads);
     for (uint32_t i = 0; i < AE_POOL_MAX; i++)
         ae_scratch_free(&f.sets[i]);
     return rc ? rc : ae_failure_take(&f.failure, err);

@@ -1,4 +1,4 @@
-/* aether_topology_ids: copies the ids of many positions with all threads. */
+/* aether_topology_ids, aether_topology_ids_from: copy the ids of many positions with all threads. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -73,40 +73,57 @@ static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
         }
 }
 
-int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t begin, uint64_t n,
-                        void *out, uint32_t id_bytes, aether_task *task, aether_error *err) {
-    copying c = {.t = t,
-                 .positions = positions,
-                 .begin = begin,
-                 .n = n,
-                 .out = out,
-                 .id_bytes = id_bytes,
-                 .task = task};
+static int check_call(const aether_topology *t, const void *out, uint64_t n, uint32_t id_bytes,
+                      aether_error *err) {
     if (!t || (!out && n) || (id_bytes != 4 && id_bytes != 8))
         return ae_error_set(err, AETHER_E_INVALID, "a topology, out, and id_bytes of 4 or 8 are needed");
-    if (!positions && !ae_topology_is_dense(t))
-        return ae_error_set(err, AETHER_E_UNSUPPORTED,
-                            "the positions of this graph are not 0..%" PRId64 ": pass those to look at",
-                            (int64_t)t->num_edges - 1);
-    if (!positions && (begin > t->end_positions || n > t->end_positions - begin))
-        return ae_error_at(err, AETHER_E_RANGE, (int64_t)begin, (int64_t)n,
-                           "%" PRIu64 " positions from %" PRIu64 " on are not below %" PRIu64, n, begin,
-                           t->end_positions);
     if (id_bytes == 4 && t->num_minor > (uint64_t)UINT32_MAX + 1)
         return ae_error_set(err, AETHER_E_LIMIT, "ids below %" PRIu64 " do not fit in 32 bits", t->num_minor);
-    atomic_init(&c.bad, NONE);
-    atomic_init(&c.cancelled, 0);
-    ae_task_begin(task, n);
-    ae_pool_run(copy_chunk, &c, n / CHUNK + (n % CHUNK != 0), 0);
-    if (atomic_load(&c.cancelled))
+    return AETHER_OK;
+}
+
+static int run(copying *c, aether_error *err) {
+    const uint64_t n = c->n;
+    atomic_init(&c->bad, NONE);
+    atomic_init(&c->cancelled, 0);
+    ae_task_begin(c->task, n);
+    ae_pool_run(copy_chunk, c, n / CHUNK + (n % CHUNK != 0), 0);
+    if (atomic_load(&c->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "reading ids was cancelled");
-    uint64_t bad = atomic_load(&c.bad);
+    uint64_t bad = atomic_load(&c->bad);
     if (bad == NONE)
         return AETHER_OK;
     /* The failed block is copied again to get its error. If it succeeds now (memory was short),
      * the rest is copied as well. */
     int rc = AETHER_OK;
     for (uint64_t at = bad; !rc && at < n; at += BLOCK)
-        rc = copy_block(&c, at, err);
+        rc = copy_block(c, at, err);
     return rc;
+}
+
+int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t n, void *out,
+                        uint32_t id_bytes, aether_task *task, aether_error *err) {
+    copying c = {.t = t, .positions = positions, .n = n, .out = out, .id_bytes = id_bytes, .task = task};
+    int rc = check_call(t, out, n, id_bytes, err);
+    if (!rc && n && !positions)
+        return ae_error_set(err, AETHER_E_INVALID, "positions are needed");
+    return rc || !n ? rc : run(&c, err);
+}
+
+int aether_topology_ids_from(const aether_topology *t, uint64_t begin, uint64_t n, void *out,
+                             uint32_t id_bytes, aether_task *task, aether_error *err) {
+    copying c = {.t = t, .begin = begin, .n = n, .out = out, .id_bytes = id_bytes, .task = task};
+    int rc = check_call(t, out, n, id_bytes, err);
+    if (rc)
+        return rc;
+    if (!ae_topology_is_dense(t))
+        return ae_error_set(err, AETHER_E_UNSUPPORTED,
+                            "the positions of this graph are not 0..%" PRId64
+                            ": pass those to look at to aether_topology_ids",
+                            (int64_t)t->num_edges - 1);
+    if (begin > t->end_positions || n > t->end_positions - begin)
+        return ae_error_at(err, AETHER_E_RANGE, (int64_t)begin, (int64_t)n,
+                           "%" PRIu64 " positions from %" PRIu64 " on are not below %" PRIu64, n, begin,
+                           t->end_positions);
+    return run(&c, err);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "topology/list_reader.h"
 
@@ -60,7 +61,8 @@ static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t positio
             keep(f, p, position + i);
 }
 
-static int search(find *f, ae_list list, uint64_t from, uint64_t to, aether_task *task, aether_error *err) {
+static int search_list(find *f, ae_list list, uint64_t from, uint64_t to, aether_task *task,
+                       aether_error *err) {
     uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
         uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
@@ -123,7 +125,7 @@ static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *t
             return ae_error_set(err, AETHER_E_CANCELLED, "looking up edges was cancelled");
         rc = f->t->ops->locate(f->t, &node, 1, &list, err);
         if (!rc)
-            rc = search(f, list, from, to, task, err);
+            rc = search_list(f, list, from, to, task, err);
         ae_task_add(task, to - from);
     }
     return rc;
@@ -156,16 +158,19 @@ static int search_together(find *f, const int64_t *major, uint64_t n, aether_tas
     return rc;
 }
 
-int aether_find_edges(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                      uint64_t *pairs, uint64_t *positions, uint64_t capacity, uint64_t *num_hits,
+int aether_find_edges(const aether_topology *t, const aether_edge_search *search, uint64_t *num_hits,
                       aether_task *task, aether_error *err) {
-    find f = {t, minor, pairs, positions, capacity, 0};
+    const aether_edge_search *s = search;
+    int rc = ae_options_check(s, sizeof *s, "aether_edge_search", err);
+    if (rc)
+        return rc;
+    find f = {t, s->minor, s->pairs, s->positions, s->capacity, 0};
     aether_guard();
-    int rc = check_pairs(t, major, minor, n, task, err);
-    ae_task_begin(task, n);
+    rc = check_pairs(t, s->major, s->minor, s->n, task, err);
+    ae_task_begin(task, s->n);
     if (!rc)
-        rc = ae_list_reader_pays(t) ? search_together(&f, major, n, task, err)
-                                    : search_each(&f, major, n, task, err);
+        rc = ae_list_reader_pays(t) ? search_together(&f, s->major, s->n, task, err)
+                                    : search_each(&f, s->major, s->n, task, err);
     *num_hits = f.hits;
     return rc;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "topology/topology.h"
 
@@ -162,17 +163,17 @@ static int check(const aether_topology *t, const aether_entry_column *column, ae
     return AETHER_OK;
 }
 
-int aether_topology_read(const aether_topology *t, const aether_entry_column *columns, uint32_t num_columns,
-                         aether_list_place *at, uint64_t capacity, uint64_t *count, aether_task *task,
-                         aether_error *err) {
+int aether_topology_read(const aether_topology *t, const aether_entry_columns *columns, aether_list_place *at,
+                         uint64_t *count, aether_task *task, aether_error *err) {
     run runs[2];
     walk w = {.t = t, .at = *at};
     *count = 0;
-    int rc = AETHER_OK;
-    for (uint32_t i = 0; !rc && i < num_columns; i++)
-        rc = check(t, &columns[i], err);
+    int rc = ae_options_check(columns, sizeof *columns, "aether_entry_columns", err);
+    for (uint64_t i = 0; !rc && i < columns->num_columns; i++)
+        rc = check(t, &columns->columns[i], err);
     if (rc)
         return rc;
+    const uint64_t capacity = columns->capacity;
     ae_task_begin(task, capacity);
     rc = next_run(&w, capacity, &runs[0], err);
     for (uint32_t now = 0; !rc && runs[now].n; now ^= 1) {
@@ -184,8 +185,8 @@ int aether_topology_read(const aether_topology *t, const aether_entry_column *co
         if (rc)
             return rc;
         t->ops->prefetch(t, next->ahead, next->num_ahead);
-        for (uint32_t i = 0; !rc && i < num_columns; i++)
-            rc = copy(t, &columns[i], *count, r->positions, r->n, err);
+        for (uint64_t i = 0; !rc && i < columns->num_columns; i++)
+            rc = copy(t, &columns->columns[i], *count, r->positions, r->n, err);
         *count += r->n;
         ae_task_add(task, r->n);
     }

@@ -7,6 +7,7 @@
 #include "aether/experimental.h"
 #include "aether/io.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "core/task.h"
 
 #define COPY_BLOCK 256
@@ -88,7 +89,22 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
     return AETHER_OK;
 }
 
-static int copy_list(const aether_topology *t, ae_list list, int64_t *neighbors, int64_t *edges,
+/* Copy a column of n positions to its place, if it is asked for. */
+static int copy_columns(const aether_topology *t, const aether_list_request *r, const uint64_t *positions,
+                        uint64_t n, uint64_t at, aether_error *err) {
+    int rc = AETHER_OK;
+    if (r->neighbors)
+        rc = t->ops->fetch(t, positions, n, (uint64_t *)r->neighbors + at, err);
+    if (!rc && r->edges)
+        rc = t->ops->edge_ids(t, positions, n, (uint64_t *)r->edges + at, err);
+    if (!rc && r->weights)
+        rc = t->ops->weights(t, positions, n, r->weights + at, err);
+    if (!rc && r->times)
+        rc = t->ops->times(t, positions, n, r->times + at, err);
+    return rc;
+}
+
+static int copy_list(const aether_topology *t, const aether_list_request *r, ae_list list, uint64_t at,
                      aether_task *task, aether_error *err) {
     uint64_t positions[COPY_BLOCK];
     for (uint64_t done = 0; done < list.degree;) {
@@ -96,56 +112,8 @@ static int copy_list(const aether_topology *t, ae_list list, int64_t *neighbors,
         for (uint64_t i = 0; i < n; i++)
             positions[i] = list.start + done + i;
         int rc = ae_task_check(task, "reading lists", err);
-        if (rc)
-            return rc;
-        if (neighbors) {
-            rc = t->ops->fetch(t, positions, n, (uint64_t *)neighbors + done, err);
-            if (rc)
-                return rc;
-        }
-        if (edges) {
-            rc = t->ops->edge_ids(t, positions, n, (uint64_t *)edges + done, err);
-            if (rc)
-                return rc;
-        }
-        done += n;
-    }
-    return AETHER_OK;
-}
-
-int aether_topology_neighbors(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *neighbors,
-                              int64_t *edges, uint64_t capacity, aether_task *task, aether_error *err) {
-    uint64_t used = 0;
-    ae_task_begin(task, capacity);
-    for (uint64_t i = 0; i < n; i++) {
-        ae_list list;
-        int rc = list_of(t, nodes, i, &list, err);
-        if (rc)
-            return rc;
-        if (list.degree > capacity - used)
-            return ae_error_set(err, AETHER_E_INVALID, "the lists hold more than %" PRIu64 " entries",
-                                capacity);
-        rc = copy_list(t, list, neighbors ? neighbors + used : NULL, edges ? edges + used : NULL, task, err);
-        if (rc)
-            return rc;
-        used += list.degree;
-        ae_task_add(task, list.degree);
-    }
-    return AETHER_OK;
-}
-
-static int copy_values(const aether_topology *t, uint32_t which, ae_list list, uint64_t *out,
-                       aether_task *task, aether_error *err) {
-    uint64_t positions[COPY_BLOCK];
-    for (uint64_t done = 0; done < list.degree;) {
-        const uint64_t n = list.degree - done < COPY_BLOCK ? list.degree - done : COPY_BLOCK;
-        for (uint64_t i = 0; i < n; i++)
-            positions[i] = list.start + done + i;
-        int rc = ae_task_check(task, "reading lists", err);
         if (!rc)
-            rc = which == AETHER_OWN_WEIGHTS
-                     ? t->ops->weights(t, positions, n, (double *)(void *)(out + done), err)
-                     : t->ops->times(t, positions, n, (int64_t *)(out + done), err);
+            rc = copy_columns(t, r, positions, n, at + done, err);
         if (rc)
             return rc;
         done += n;
@@ -153,24 +121,26 @@ static int copy_values(const aether_topology *t, uint32_t which, ae_list list, u
     return AETHER_OK;
 }
 
-int aether_topology_own_values(const aether_topology *t, uint32_t which, const int64_t *nodes, uint64_t n,
-                               void *out, uint64_t capacity, aether_task *task, aether_error *err) {
+int aether_topology_neighbors(const aether_topology *t, const aether_list_request *request, aether_task *task,
+                              aether_error *err) {
+    const aether_list_request *r = request;
     uint64_t used = 0;
-    const bool weights = which == AETHER_OWN_WEIGHTS;
-    const bool there = weights ? t->ops->weights != NULL : which == AETHER_OWN_TIMES && t->ops->times;
-    if (!there)
-        return ae_error_set(err, AETHER_E_UNSUPPORTED, "this topology keeps no %s itself",
-                            weights ? "weights" : "times");
-    ae_task_begin(task, capacity);
-    for (uint64_t i = 0; i < n; i++) {
+    int rc = ae_options_check(r, sizeof *r, "aether_list_request", err);
+    if (!rc && ((r->weights && !t->ops->weights) || (r->times && !t->ops->times)))
+        rc = ae_error_set(err, AETHER_E_UNSUPPORTED, "this topology keeps no %s itself",
+                          r->weights && !t->ops->weights ? "weights" : "times");
+    if (rc)
+        return rc;
+    ae_task_begin(task, r->capacity);
+    for (uint64_t i = 0; i < r->n; i++) {
         ae_list list;
-        int rc = list_of(t, nodes, i, &list, err);
+        rc = list_of(t, r->nodes, i, &list, err);
         if (rc)
             return rc;
-        if (list.degree > capacity - used)
+        if (list.degree > r->capacity - used)
             return ae_error_set(err, AETHER_E_INVALID, "the lists hold more than %" PRIu64 " entries",
-                                capacity);
-        rc = copy_values(t, which, list, (uint64_t *)out + used, task, err);
+                                r->capacity);
+        rc = copy_list(t, r, list, used, task, err);
         if (rc)
             return rc;
         used += list.degree;
