@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error
 from aethergraph._native.guards import begin_read, raise_named
-from aethergraph._native.sampling import NativeRelation, describe_relations, guards_of
+from aethergraph._native.sampling import NativeRelation, describe_schema, guards_of
 from aethergraph._native.tasks import Task, lend
 
 
@@ -78,16 +78,8 @@ def sample_contexts(
     if guards:
         begin_read(guards[0])
     err = new_error()
-    code = lib.aether_sample_contexts(
-        describe_relations(relations),
-        len(relations),
-        list(num_nodes),
-        len(num_nodes),
-        lent_seeds,
-        lent,
-        rows,
-        err,
-    )
+    schema = describe_schema(relations, num_nodes)
+    code = lib.aether_sample_contexts(schema[0], lent_seeds, lent, rows, err)
     for guard in guards:
         guard.check()
     if code:

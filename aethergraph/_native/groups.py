@@ -29,7 +29,7 @@ from aethergraph._native.recycled import new_vector
 from aethergraph._native.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
-    describe_relations,
+    describe_schema,
     guards_of,
     hand_over,
     lend_excluded,
@@ -194,14 +194,12 @@ class NativeGroup:
         self._err = new_error()
         self._size = 0
         self._lent: Any = None  # arrays that samples not taken yet may read
-        rows = describe_relations(self.relations)
+        schema = describe_schema(self.relations, num_nodes)
         options = ffi.new(
             "aether_group_options *", (capacity, num_threads, window_bytes, value_bytes)
         )
         out = ffi.new("aether_group **")
-        code = lib.aether_group_create(
-            rows, len(self.relations), list(num_nodes), len(num_nodes), options, out, self._err
-        )
+        code = lib.aether_group_create(schema[0], options, out, self._err)
         if code:
             raise_error(code, self._err)
         self._handle = ffi.gc(out[0], lib.aether_group_destroy)

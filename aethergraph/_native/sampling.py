@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.exports import (
     NativeLayers,
     NativeSample,
@@ -121,12 +121,13 @@ class NativeRelation(NamedTuple):
         return [*self.guards, *([] if guard_of_lists is None else [guard_of_lists])]
 
 
-def describe_relations(relations: Sequence[NativeRelation]) -> Any:
-    """Return the ``aether_relation`` array for the call that creates a sampler."""
+def describe_schema(relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> list[Any]:
+    """Return the ``aether_schema *`` for a call that makes a sampler, then what it points to."""
     rows = ffi.new("aether_relation[]", len(relations))
     for row, relation in zip(rows, relations, strict=True):
         relation.fill(row)
-    return rows
+    counts = ffi.new("uint64_t[]", list(num_nodes))
+    return [sized("aether_schema", rows, counts, len(relations), len(num_nodes)), rows, counts]
 
 
 def guards_of(relations: Sequence[NativeRelation]) -> list[FileGuard]:
@@ -142,8 +143,8 @@ def hand_over(
     err: Any,
 ) -> None:
     """Have ``retarget``, a function of the C core, give a handle other relations."""
-    rows = describe_relations(relations)
-    code = retarget(handle, rows, len(relations), list(num_nodes), len(num_nodes), err)
+    schema = describe_schema(relations, num_nodes)
+    code = retarget(handle, schema[0], err)
     if code:
         raise_error(code, err)
 
@@ -206,11 +207,9 @@ class NativeSampler:
         self._err = new_error()
         self._packing: Any = None
         self._size = ffi.new("uint64_t *")
-        rows = describe_relations(relations)
+        schema = describe_schema(relations, num_nodes)
         out = ffi.new("aether_sampler **")
-        code = lib.aether_sampler_create_typed(
-            rows, len(relations), list(num_nodes), self.num_types, out, self._err
-        )
+        code = lib.aether_sampler_create_typed(schema[0], out, self._err)
         if code:
             raise_error(code, self._err)
         self._handle = ffi.gc(out[0], lib.aether_sampler_destroy)

@@ -82,6 +82,11 @@ int main(void) {
 
     const aether_relation relation = {.topology = &ring};
     const uint64_t num_nodes = NODES;
+    const aether_schema schema = {.size = sizeof schema,
+                                  .relations = &relation,
+                                  .num_nodes = &num_nodes,
+                                  .num_relations = 1,
+                                  .num_types = 1};
     const int64_t seeds[] = {0, 5}, fanouts[HOPS] = {-1, 2};
     const aether_seeds given = {.ids = seeds, .count = 2};
     const aether_sample_options options = {.key = 7, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
@@ -93,7 +98,7 @@ int main(void) {
                                          .num_edges = &edges};
     int64_t node[NODES], row[64], col[64], edge[64];
     aether_sampler *sampler = NULL;
-    int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &sampler, &err);
+    int rc = aether_sampler_create_typed(&schema, &sampler, &err);
     if (!rc)
         rc = aether_sample_typed(sampler, &given, &options, &counts, &err);
     const aether_sample_arrays arrays = {.size = sizeof arrays,

@@ -301,7 +301,8 @@ static aether_sampler *make_sampler(const graph *g) {
     aether_sampler *s = NULL;
     for (uint32_t i = 0; i < g->num_relations; i++)
         relations[i] = g->relations[i].public;
-    int rc = aether_sampler_create_typed(relations, g->num_relations, g->num_nodes, g->num_types, &s, NULL);
+    int rc = aether_sampler_create_typed(
+        AE_SIZED(aether_schema, relations, g->num_nodes, g->num_relations, g->num_types), &s, NULL);
     require(!s == (rc != 0));
     return s;
 }

@@ -571,6 +571,16 @@ typedef struct aether_relation {
     const aether_values *weights_in_file, *times_in_file, *ids_in_file;
 } aether_relation;
 
+/* Node types of num_nodes[num_types] nodes, and edge types between them. What the relations point to has to
+ * outlive the sampler; the arrays here are borrowed for the call. */
+typedef struct aether_schema {
+    uint64_t size; /* sizeof(aether_schema) */
+    const aether_relation *relations;
+    const uint64_t *num_nodes;
+    uint32_t num_relations;
+    uint32_t num_types;
+} aether_schema;
+
 /* Make the sums of the weights of long lists, 16 bytes per 64 edges: a draw from such a list then
  * reads one block of weights instead of all. The draws differ from those without sums. Reads all
  * weights (F32 or F64, by edge id) and borrows nothing. AETHER_E_INVALID names an edge whose
@@ -601,12 +611,9 @@ void aether_time_of_double(const double *times, uint64_t n, int64_t *out);
  * lists. */
 int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err);
 
-/* Make a sampler over node types of num_nodes[num_types] nodes and num_relations edge types.
- * Topologies, weights, sums, times and values must outlive it. In every hop the relations take
- * their turns in order; each expands the nodes of its type `from` that the hop before has added. */
-int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
-                                const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
-                                aether_error *err);
+/* Make a sampler over node types and edge types. In every hop the relations take their turns in order; each
+ * expands the nodes of its type `from` that the hop before has added. */
+int aether_sampler_create_typed(const aether_schema *schema, aether_sampler **out, aether_error *err);
 
 /* Sample from seeds[types] of every node type, with options->fanouts[relations][hops]; the result stays in
  * `s` until the next call. In a disjoint sample seeds are numbered through the types in order. Equal seeds
@@ -649,8 +656,7 @@ typedef struct aether_group_options {
 
 /* Make a group. Relations and node types are given, and borrowed, as by
  * aether_sampler_create_typed(). */
-int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
-                        uint32_t num_types, const aether_group_options *options, aether_group **out,
+int aether_group_create(const aether_schema *schema, const aether_group_options *options, aether_group **out,
                         aether_error *err);
 /* Release a group and every sample of it. NULL is fine. */
 void aether_group_destroy(aether_group *g);
@@ -741,8 +747,7 @@ typedef struct aether_context_rows {
  * last ones, the last first; else random ones in random order. Lists that are taken whole come in their
  * order. Times bound what is visible where relations have them; weights play no part. AETHER_E_RANGE
  * names the first seed that is no node. */
-int aether_sample_contexts(const aether_relation *relations, uint32_t num_relations,
-                           const uint64_t *num_nodes, uint32_t num_types, const aether_context_seeds *seeds,
+int aether_sample_contexts(const aether_schema *schema, const aether_context_seeds *seeds,
                            const aether_context_options *options, const aether_context_rows *out,
                            aether_error *err);
 

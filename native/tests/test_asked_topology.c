@@ -95,7 +95,7 @@ static int draw(aether_topology *t, uint32_t threads, counts *c, int64_t **out, 
     const aether_seeds seeds = {.ids = ids, .count = 5000};
     const aether_sample_options options = {
         .key = 7, .fanouts = fanouts, .num_hops = 2, .num_threads = threads};
-    int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
+    int rc = aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, err);
     if (!rc)
         rc = aether_sample_typed(
             s, &seeds, &options,
@@ -155,7 +155,7 @@ static int draw_by_weight(aether_topology *t, bool own, uint32_t flags, uint64_t
     const aether_seeds seeds = {.ids = ids, .count = 600};
     const aether_sample_options options = {
         .key = 7, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1, .exclude = &excluded};
-    int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
+    int rc = aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, err);
     for (int turn = 0; !rc && turn < 2; turn++)
         rc = aether_sample_typed(s, &seeds, &options,
                                  AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, &c.nodes, &c.edges),

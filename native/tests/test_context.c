@@ -96,14 +96,16 @@ TEST(rows_come_from_lists_in_time_and_once_for_any_threads) {
                                           .num_threads = 1};
         aether_context_rows out = rows_of(one);
         aether_error err = {0};
-        REQUIRE_OK(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                          &options, &out, &err),
+        REQUIRE_OK(aether_sample_contexts(
+                       AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES),
+                       &seeds, &options, &out, &err),
                    err);
         check_rows(g, &in, one, options.budget);
         out = rows_of(many);
         options.num_threads = 4;
-        REQUIRE_OK(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                          &options, &out, &err),
+        REQUIRE_OK(aether_sample_contexts(
+                       AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES),
+                       &seeds, &options, &out, &err),
                    err);
         CHECK(!memcmp(one, many, sizeof *one));
         for (uint64_t i = 0; i < in.count; i++)
@@ -134,7 +136,9 @@ TEST(a_parent_named_many_times_hides_no_other) {
     contexts *c = calloc(1, sizeof *c);
     const aether_context_rows out = rows_of(c);
     for (options.budget = 1; options.budget <= BUDGET; options.budget++) {
-        REQUIRE_OK(aether_sample_contexts(&parents, 1, num_nodes, 2, &seeds, &options, &out, &err), err);
+        REQUIRE_OK(aether_sample_contexts(AE_SIZED(aether_schema, &parents, num_nodes, 1, 2), &seeds,
+                                          &options, &out, &err),
+                   err);
         CHECK_EQ(c->lengths[0], options.budget);
         CHECK_EQ(c->lengths[1], 1);
         for (uint32_t i = 1; i < options.budget; i++)
@@ -156,23 +160,27 @@ TEST(what_does_not_fit_is_named) {
     aether_context_options options = {.fanouts = fanouts, .budget = 5};
     const aether_context_rows out = rows_of(c);
     aether_error err = {0};
-    CHECK_CODE(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                      &options, &out, &err),
+    CHECK_CODE(aether_sample_contexts(
+                   AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &seeds,
+                   &options, &out, &err),
                AETHER_E_RANGE);
     id = 0;
     options.budget = 0;
-    CHECK_CODE(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                      &options, &out, &err),
+    CHECK_CODE(aether_sample_contexts(
+                   AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &seeds,
+                   &options, &out, &err),
                AETHER_E_INVALID);
     options.budget = 5;
     options.flags = AETHER_SAMPLE_REPLACE;
-    CHECK_CODE(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                      &options, &out, &err),
+    CHECK_CODE(aether_sample_contexts(
+                   AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &seeds,
+                   &options, &out, &err),
                AETHER_E_INVALID);
     options.flags = 0;
     type = TYPED_TYPES;
-    CHECK_CODE(aether_sample_contexts(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &seeds,
-                                      &options, &out, &err),
+    CHECK_CODE(aether_sample_contexts(
+                   AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &seeds,
+                   &options, &out, &err),
                AETHER_E_INVALID);
     free(c);
     typed_free(g);

@@ -241,7 +241,8 @@ static aether_sampler *make_sampler(aether_relation relation) {
     const uint64_t num_nodes = NODES;
     aether_sampler *s = NULL;
     aether_error err = {0};
-    CHECK_OK(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, &err),
+             err);
     return s;
 }
 
@@ -463,7 +464,8 @@ static void compare_group(const ae_topology_ops *ops, uint32_t flags) {
         options[m] = r[m].options;
         options[m].exclude = &r[m].exclude[0];
     }
-    REQUIRE_OK(aether_group_create(&relation, 1, &num_nodes, 1, &room, &g, &err), err);
+    REQUIRE_OK(aether_group_create(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &room, &g, &err),
+               err);
     REQUIRE_OK(aether_group_sample(g, seeds, options, MEMBERS, &failed, NULL, &err), err);
     CHECK_CODE(aether_group_edges(g, 0, &edges, &hash, &err), AETHER_E_UNSUPPORTED);
     for (uint32_t m = 0; m < MEMBERS; m++) {
@@ -657,7 +659,8 @@ static void check_refused(aether_relation relation, int rc) {
     const uint64_t num_nodes = NODES;
     aether_sampler *s = NULL;
     aether_error err = {0};
-    CHECK_CODE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, &err), rc);
+    CHECK_CODE(aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, &err),
+               rc);
     CHECK(!s);
 }
 

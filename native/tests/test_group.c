@@ -167,7 +167,7 @@ static aether_group *make_group(aether_topology *const *t, uint32_t threads) {
     aether_group *g = NULL;
     relations_of(t, relations);
     const aether_group_options o = {.capacity = MEMBERS, .num_threads = threads};
-    CHECK_OK(aether_group_create(relations, 3, num_nodes, 2, &o, &g, &err), err);
+    CHECK_OK(aether_group_create(AE_SIZED(aether_schema, relations, num_nodes, 3, 2), &o, &g, &err), err);
     return g;
 }
 
@@ -175,7 +175,8 @@ static aether_sampler *make_sampler(aether_topology *const *t) {
     aether_relation relations[3];
     aether_sampler *s = NULL;
     relations_of(t, relations);
-    CHECK_CODE(aether_sampler_create_typed(relations, 3, num_nodes, 2, &s, NULL), AETHER_OK);
+    CHECK_CODE(aether_sampler_create_typed(AE_SIZED(aether_schema, relations, num_nodes, 3, 2), &s, NULL),
+               AETHER_OK);
     return s;
 }
 

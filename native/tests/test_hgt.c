@@ -77,7 +77,8 @@ static void free_graph(graph *g) {
 static aether_sampler *make_sampler(const graph *g, const aether_relation *relations) {
     aether_error err = {0};
     aether_sampler *s = NULL;
-    CHECK_OK(aether_sampler_create_typed(relations, g->num_relations, g->num_nodes, g->num_types, &s, &err),
+    CHECK_OK(aether_sampler_create_typed(
+                 AE_SIZED(aether_schema, relations, g->num_nodes, g->num_relations, g->num_types), &s, &err),
              err);
     return s;
 }
@@ -355,7 +356,8 @@ TEST_ONE_THREAD(bad_settings_and_seeds_are_refused) {
     aether_sampler *s = NULL;
     REQUIRE_OK(aether_topology_create(&plain, &t, &err), err);
     const aether_relation relation = {.topology = t};
-    REQUIRE_OK(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, &err), err);
+    REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, &err),
+               err);
     int64_t ids[] = {0, 3}, counts[] = {1, -1};
     const int64_t until[] = {5};
     const aether_hgt_options one = {.key = 1, .num_samples = counts, .num_hops = 1};

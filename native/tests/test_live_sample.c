@@ -161,7 +161,7 @@ static aether_sampler *make_sampler(aether_relation r) {
     const uint64_t num_nodes = MODEL_NODES;
     aether_sampler *s = NULL;
     aether_error err = {0};
-    CHECK_OK(aether_sampler_create_typed(&r, 1, &num_nodes, 1, &s, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, &num_nodes, 1, 1), &s, &err), err);
     return s;
 }
 
@@ -312,7 +312,7 @@ static void compare_group(uint32_t order, bool timed, uint32_t flags) {
         options[m] = r[m].options;
         options[m].exclude = &r[m].exclude[0];
     }
-    REQUIRE_OK(aether_group_create(&own, 1, &num_nodes, 1, &room, &g, &err), err);
+    REQUIRE_OK(aether_group_create(AE_SIZED(aether_schema, &own, &num_nodes, 1, 1), &room, &g, &err), err);
     REQUIRE_OK(aether_group_sample(g, seeds, options, MEMBERS, &failed, NULL, &err), err);
     for (uint32_t m = 0; m < MEMBERS; m++) {
         counts a = {0}, b = {0};
@@ -379,11 +379,11 @@ TEST_ONE_THREAD(one_sampler_goes_on_from_snapshot_to_snapshot) {
         insert(p.g, &p.shows, 10, &state); /* the model is only needed to make edges */
         if (i % 2) {
             CHECK_OK(aether_snapshot_renew(p.snapshot, &err), err);
-            CHECK_OK(aether_sampler_retarget(s, &r, 1, &num_nodes, 1, &err), err);
+            CHECK_OK(aether_sampler_retarget(s, AE_SIZED(aether_schema, &r, &num_nodes, 1, 1), &err), err);
         } else {
             aether_snapshot *next = live_pin(p.g);
             r.topology = p.own = live_lists(next);
-            CHECK_OK(aether_sampler_retarget(s, &r, 1, &num_nodes, 1, &err), err);
+            CHECK_OK(aether_sampler_retarget(s, AE_SIZED(aether_schema, &r, &num_nodes, 1, 1), &err), err);
             aether_snapshot_release(p.snapshot);
             p.snapshot = next;
         }

@@ -365,7 +365,7 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
                                            .exclude = &excluded};
     for (int i = 0; i < SEEDS; i++)
         until[i] = 50 + i;
-    MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
+    MAKE(aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, err));
     USE(aether_sample_typed(s, &of, &options,
                             AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), err));
     USE(aether_sample_export(s,
@@ -373,7 +373,7 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
                                       .num_edges = totals[1], .node = node, .row = row, .col = col,
                                       .edge = edge),
                              err));
-    MAKE(aether_sampler_retarget(s, &relation, 1, &num_nodes, 1, err));
+    MAKE(aether_sampler_retarget(s, AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), err));
     USE(aether_sample_packed(s, &of, &options, &packing, bytes, sizeof bytes, &size, err));
     CHECK(size <= sizeof bytes);
     USE(aether_sample_pack(s, 3, &packing, bytes, size, err));
@@ -539,7 +539,8 @@ SWEEP(contexts, {
     const aether_context_seeds of = {type, seeds, NULL, SEEDS};
     const aether_context_options options = {.key = 1, .fanouts = &all, .budget = BUDGET, .num_threads = 1};
     const aether_context_rows rows = {types, ids, from, depths, by, lengths};
-    rc = aether_sample_contexts(&relation, 1, &num_nodes, 1, &of, &options, &rows, err);
+    rc = aether_sample_contexts(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &of, &options, &rows,
+                                err);
     return rc;
 })
 
@@ -559,12 +560,12 @@ SWEEP(group, {
     }
     MAKE(open_paged(&t, err));
     const aether_relation relation = {.topology = t};
-    MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &room, &g, err));
+    MAKE(aether_group_create(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &room, &g, err));
     USE(aether_group_sample(g, of, options, 3, &failed, NULL, err));
     for (uint32_t i = 0; i < 3; i++)
         MAKE(aether_group_take(g, i, AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1),
                                &s, NULL, err));
-    MAKE(aether_group_retarget(g, &relation, 1, &num_nodes, 1, err));
+    MAKE(aether_group_retarget(g, AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), err));
     rc = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:
     aether_group_destroy(g);
@@ -592,7 +593,7 @@ SWEEP(values_of_a_group, {
     MAKE(open_paged(&t, err));
     MAKE(aether_values_open(lists_io, weights_at, EDGES, 4, &w, err));
     const aether_relation relation = {.topology = t};
-    MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &options, &g, err));
+    MAKE(aether_group_create(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &options, &g, err));
     MAKE(aether_group_sample(g, of, each, 3, &failed, NULL, err));
     MAKE(aether_group_edges(g, 0, counts, hashes, err));
     USE(aether_group_gather(g, 0, w, out, room, NULL, err));
@@ -610,7 +611,7 @@ SWEEP(hgt, {
     const aether_seeds of = {.ids = seeds, .count = SEEDS};
     const aether_hgt_options options = {.key = 1, .num_samples = counts, .num_hops = 2, .max_neighbors = 50};
     aether_sampler *s = NULL;
-    MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
+    MAKE(aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &num_nodes, 1, 1), &s, err));
     USE(aether_sample_hgt(s, &of, &options,
                           AE_SIZED(aether_sample_counts, hop_nodes, NULL, totals, totals + 1), err));
 done:

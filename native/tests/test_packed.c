@@ -155,7 +155,8 @@ TEST(bytes_hold_what_is_exported) {
                                   AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges)};
         aether_sampler *s = NULL;
         REQUIRE_OK(
-            aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err),
+            aether_sampler_create_typed(
+                AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &s, &err),
             err);
         memset(bytes, 0x55, sizeof bytes);
         REQUIRE_OK(aether_sample_packed(s, seeds, &options, &p, bytes, 8, &size, &err), err);
@@ -194,7 +195,9 @@ TEST(parts_and_rows_that_do_not_exist_are_refused) {
     aether_packing p = {parts, 2, HOPS, 1,
                         AE_SIZED(aether_sample_counts, c.hop_nodes, c.hop_edges, c.nodes, c.edges)};
     REQUIRE_OK(
-        aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err), err);
+        aether_sampler_create_typed(
+            AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &s, &err),
+        err);
 #define DRAW() aether_sample_packed(s, seeds, &options, &p, bytes, ROOM, &size, &err)
     CHECK_OK(DRAW(), err);
     values.added.num_rows = 1; /* of base and added together, more than one row is missing */

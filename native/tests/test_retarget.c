@@ -36,7 +36,8 @@ static void make_request(const uint64_t *num_nodes, uint64_t kind, uint64_t seed
 static aether_sampler *make_sampler(const typed_graph *g) {
     aether_sampler *s = NULL;
     CHECK_CODE(
-        aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, NULL),
+        aether_sampler_create_typed(
+            AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &s, NULL),
         AETHER_OK);
     return s;
 }
@@ -64,7 +65,9 @@ TEST(a_sampler_in_turns_on_two_graphs) {
             aether_error err = {0};
             request r;
             make_request(now->num_nodes, turn / 2, first * 8 + turn, &r);
-            CHECK_OK(aether_sampler_retarget(s, now->relations, TYPED_RELATIONS, now->num_nodes, TYPED_TYPES,
+            CHECK_OK(aether_sampler_retarget(s,
+                                             AE_SIZED(aether_schema, now->relations, now->num_nodes,
+                                                      TYPED_RELATIONS, TYPED_TYPES),
                                              &err),
                      err);
             edges += tref_check(&source, s, r.seeds, &r.options);
@@ -168,13 +171,16 @@ TEST(a_group_in_turns_on_two_graphs) {
         const aether_group_options room = {.capacity = MEMBERS, .num_threads = 1 + first % 2};
         aether_group *group = NULL;
         aether_error err = {0};
-        REQUIRE_OK(aether_group_create(g[0]->relations, TYPED_RELATIONS, g[0]->num_nodes, TYPED_TYPES, &room,
-                                       &group, &err),
+        REQUIRE_OK(aether_group_create(AE_SIZED(aether_schema, g[0]->relations, g[0]->num_nodes,
+                                                TYPED_RELATIONS, TYPED_TYPES),
+                                       &room, &group, &err),
                    err);
         for (uint64_t turn = 0; turn < 8; turn++) {
             const typed_graph *now = g[turn % 2];
-            CHECK_OK(aether_group_retarget(group, now->relations, TYPED_RELATIONS, now->num_nodes,
-                                           TYPED_TYPES, &err),
+            CHECK_OK(aether_group_retarget(group,
+                                           AE_SIZED(aether_schema, now->relations, now->num_nodes,
+                                                    TYPED_RELATIONS, TYPED_TYPES),
+                                           &err),
                      err);
             check_group(group, now, turn / 2, first * 100 + turn);
         }
@@ -197,8 +203,10 @@ TEST_ONE_THREAD(hgt_in_turns_on_two_graphs) {
             aether_error err = {0};
             request r;
             make_request(now->num_nodes, 0, first + turn, &r);
-            CHECK_OK(aether_sampler_retarget(shared, now->relations, TYPED_RELATIONS, now->num_nodes,
-                                             TYPED_TYPES, &err),
+            CHECK_OK(aether_sampler_retarget(shared,
+                                             AE_SIZED(aether_schema, now->relations, now->num_nodes,
+                                                      TYPED_RELATIONS, TYPED_TYPES),
+                                             &err),
                      err);
             for (int i = 0; i < 2; i++) {
                 counts c = {0};
@@ -272,13 +280,14 @@ TEST_ONE_THREAD(the_number_of_nodes_grows_and_shrinks) {
         const aether_relation relation = {.topology = r.topology};
         aether_error err = {0};
         if (s)
-            CHECK_OK(aether_sampler_retarget(s, &relation, 1, &sizes[i], 1, &err), err);
+            CHECK_OK(aether_sampler_retarget(s, AE_SIZED(aether_schema, &relation, &sizes[i], 1, 1), &err),
+                     err);
         else
             CHECK_OK(aether_sampler_create(r.topology, &s, &err), err);
         check_ring(s, &r);
         if (i < 6) { /* the sample does not outlive its graph */
             const aether_relation same = relation;
-            CHECK_OK(aether_sampler_retarget(s, &same, 1, &sizes[i], 1, &err), err);
+            CHECK_OK(aether_sampler_retarget(s, AE_SIZED(aether_schema, &same, &sizes[i], 1, 1), &err), err);
             CHECK_OK(aether_sample_export_nodes(
                          s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 0), &err),
                      err);
@@ -306,11 +315,14 @@ TEST(after_an_error_the_sampler_is_as_it_was) {
     REQUIRE_OK(aether_sample(s, &seed, 1, &o,
                              AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, totals, totals + 1), &err),
                err);
-    CHECK_CODE(aether_sampler_retarget(s, &wrong, 1, num_nodes, 1, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sampler_retarget(s, AE_SIZED(aether_schema, &wrong, num_nodes, 1, 1), &err),
+               AETHER_E_INVALID);
     CHECK_HAS(err.message, "51");
-    CHECK_CODE(aether_sampler_retarget(s, &relation, 1, num_nodes, 2, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sampler_retarget(s, AE_SIZED(aether_schema, &relation, num_nodes, 1, 2), &err),
+               AETHER_E_INVALID);
     CHECK_HAS(err.message, "make another");
-    CHECK_CODE(aether_sampler_retarget(s, &relation, 0, num_nodes, 1, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sampler_retarget(s, AE_SIZED(aether_schema, &relation, num_nodes, 0, 1), &err),
+               AETHER_E_INVALID);
     CHECK_OK(aether_sample_export_nodes(
                  s, 0, AE_SIZED(aether_sample_arrays, .item_bytes = 8, .num_nodes = 3, .node = node), &err),
              err);

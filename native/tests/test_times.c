@@ -110,7 +110,9 @@ static void open_list(list *l, const int64_t *times, const double *floats, bool 
                                     .times = floats ? (void *)l->floats : (void *)l->times,
                                     .time_dtype = floats ? AETHER_F64 : AETHER_I64,
                                     .times_of = of_nodes ? AETHER_TIMES_OF_NODES : AETHER_TIMES_OF_EDGES};
-    CHECK_OK(aether_sampler_create_typed(&l->relation, 1, num_nodes, 1, &l->sampler, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &l->relation, num_nodes, 1, 1), &l->sampler,
+                                         &err),
+             err);
 }
 
 static void close_list(list *l) {
@@ -304,7 +306,8 @@ TEST_ONE_THREAD(bounds_hold_for_the_tree_in_every_hop) {
         REQUIRE_OK(aether_topology_create(&lists, &t[i], &err), err);
         relations[i].topology = t[i];
     }
-    REQUIRE_OK(aether_sampler_create_typed(relations, 2, num_nodes, 1, &s, &err), err);
+    REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, relations, num_nodes, 2, 1), &s, &err),
+               err);
     const int64_t seeds[] = {0, 0, 0, 1}, since[] = {3, 4, 0, 0}, until[] = {9, 9, 4, 3};
     const aether_seeds all = {seeds, 4, since, until};
     aether_sample_options o = {

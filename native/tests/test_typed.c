@@ -31,7 +31,9 @@ static bool open_example(example *x) {
         x->relations[i] =
             (aether_relation){.topology = x->topologies[i], .from = ends[i][0], .to = ends[i][1]};
     }
-    CHECK_OK(aether_sampler_create_typed(x->relations, 5, example_nodes, 3, &x->sampler, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, x->relations, example_nodes, 5, 3),
+                                         &x->sampler, &err),
+             err);
     return x->sampler;
 }
 
@@ -141,7 +143,7 @@ static int create_with(const example *x, aether_relation changed, const uint64_t
     aether_sampler *s = NULL;
     memcpy(relations, x->relations, sizeof relations);
     relations[1] = changed;
-    int rc = aether_sampler_create_typed(relations, 5, num_nodes, 3, &s, err);
+    int rc = aether_sampler_create_typed(AE_SIZED(aether_schema, relations, num_nodes, 5, 3), &s, err);
     CHECK(!s == (rc != AETHER_OK));
     aether_sampler_destroy(s);
     return rc;
@@ -307,7 +309,8 @@ TEST(damage_in_one_relation_leaves_nothing_of_the_others) {
     const uint32_t flags[] = {0, AETHER_SAMPLE_INDUCED};
     for (int f = 0; f < 2; f++) {
         aether_sampler *s = NULL;
-        REQUIRE_OK(aether_sampler_create_typed(relations, 2, num_nodes, 1, &s, &err), err);
+        REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, relations, num_nodes, 2, 1), &s, &err),
+                   err);
         const int64_t ids_of_seeds[] = {0, 1}, fanouts[] = {-1, f ? 0 : -1};
         const aether_seeds seeds = {.ids = ids_of_seeds, .count = 2};
         aether_sample_options o = {.fanouts = fanouts, .num_hops = 1, .flags = flags[f], .num_threads = 1};
@@ -351,7 +354,7 @@ TEST(long_lists_are_induced_whole) {
         aether_error err = {0};
         REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
         r.topology = t;
-        REQUIRE_OK(aether_sampler_create_typed(&r, 1, num_nodes, 2, &s, &err), err);
+        REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, num_nodes, 1, 2), &s, &err), err);
         const int64_t from[] = {1}, to[] = {4, 1};
         const aether_seeds seeds[] = {{.ids = from, .count = 1}, {.ids = to, .count = 2}};
         aether_sample_options o = {.flags = AETHER_SAMPLE_INDUCED, .num_threads = 1};
@@ -385,7 +388,7 @@ TEST(types_without_relations_and_no_types_at_all) {
     aether_sampler *s = NULL;
     uint64_t hop_nodes[3], total[1];
     int64_t node[3];
-    REQUIRE_OK(aether_sampler_create_typed(NULL, 0, num_nodes, 1, &s, &err), err);
+    REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, NULL, num_nodes, 0, 1), &s, &err), err);
     CHECK_OK(aether_sample_typed(s, &seeds, &o, AE_SIZED(aether_sample_counts, hop_nodes, NULL, total, NULL),
                                  &err),
              err);
@@ -395,7 +398,7 @@ TEST(types_without_relations_and_no_types_at_all) {
              err);
     check_values(node, ids, 3);
     aether_sampler_destroy(s);
-    REQUIRE_OK(aether_sampler_create_typed(NULL, 0, NULL, 0, &s, &err), err);
+    REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, NULL, NULL, 0, 0), &s, &err), err);
     CHECK_OK(aether_sample_typed(s, NULL, &o, AE_SIZED(aether_sample_counts, NULL, NULL, NULL, NULL), &err),
              err);
     aether_sampler_destroy(s);

@@ -64,7 +64,8 @@ static void compare_many(unsigned may_have, uint64_t graphs) {
         aether_error err = {0};
         aether_sampler *s = NULL;
         CHECK_OK(
-            aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err),
+            aether_sampler_create_typed(
+                AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &s, &err),
             err);
         for (uint32_t k = 0; k < TYPED_RELATIONS; k++)
             CHECK_OK(aether_check_times(&g->relations[k], NULL, &err), err);
@@ -156,7 +157,8 @@ static uint32_t compare_threads(uint64_t graph, uint32_t flags) {
     }
     aether_error err = {0};
     aether_sampler *s = NULL;
-    CHECK_OK(aether_sampler_create_typed(g->relations, TYPED_RELATIONS, g->num_nodes, TYPED_TYPES, &s, &err),
+    CHECK_OK(aether_sampler_create_typed(
+                 AE_SIZED(aether_schema, g->relations, g->num_nodes, TYPED_RELATIONS, TYPED_TYPES), &s, &err),
              err);
     aether_sample_options o = {.key = 5, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1};
     output one = run(s, seeds, &o);

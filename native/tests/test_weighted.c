@@ -38,7 +38,9 @@ static list *open_list(uint64_t degree, const double *weights, uint32_t dtype, b
     l->relation = (aether_relation){.topology = l->topology,
                                     .weights = dtype == AETHER_F32 ? (void *)l->floats : (void *)l->doubles,
                                     .weight_dtype = dtype};
-    CHECK_OK(aether_sampler_create_typed(&l->relation, 1, &l->num_nodes, 1, &l->sampler, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &l->relation, &l->num_nodes, 1, 1),
+                                         &l->sampler, &err),
+             err);
     return l;
 }
 
@@ -206,7 +208,8 @@ static int changing_draw(list *l, const uint64_t *first, const uint64_t *second,
     ops.edge_ids = changing_edge_ids;
     a.base.ops = &ops;
     r.topology = &a.base;
-    CHECK_OK(aether_sampler_create_typed(&r, 1, &l->num_nodes, 1, &s, &d->err), d->err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, &l->num_nodes, 1, 1), &s, &d->err),
+             d->err);
     int rc = sample(s, 1, fanout, flags, 1, d);
     aether_sampler_destroy(s);
     return rc;

@@ -39,7 +39,9 @@ static void open_list(list *l, uint64_t n, const double *weights) {
                                     .times = l->times,
                                     .time_dtype = AETHER_I64,
                                     .times_of = AETHER_TIMES_OF_EDGES};
-    CHECK_OK(aether_sampler_create_typed(&l->relation, 1, &num_nodes, 1, &l->sampler, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &l->relation, &num_nodes, 1, 1), &l->sampler,
+                                         &err),
+             err);
 }
 
 static void close_list(list *l) {

@@ -57,7 +57,9 @@ static lists *open_lists(uint64_t degree, const double *weights, uint32_t dtype,
     aether_error err = {0};
     CHECK_OK(make_sums(l, &err), err);
     l->relation.sums = l->sums;
-    CHECK_OK(aether_sampler_create_typed(&l->relation, 1, &l->num_nodes, 1, &l->sampler, &err), err);
+    CHECK_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &l->relation, &l->num_nodes, 1, 1),
+                                         &l->sampler, &err),
+             err);
     return l;
 }
 
@@ -249,7 +251,8 @@ static void check_read_whole(double weight, double first, int64_t since) {
     lists *l = open_lists(MOST, weights, AETHER_F64, false);
     aether_relation r = l->relation;
     r.sums = NULL;
-    REQUIRE_OK(aether_sampler_create_typed(&r, 1, &l->num_nodes, 1, &plain, &err), err);
+    REQUIRE_OK(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, &l->num_nodes, 1, 1), &plain, &err),
+               err);
     for (uint64_t key = 0; key < 200; key++) {
         aether_sample_options o = {.key = key, .fanouts = &fanout, .num_hops = 1, .num_threads = 1};
         o.flags = AETHER_SAMPLE_DISJOINT | (key % 2 ? AETHER_SAMPLE_REPLACE : 0);
@@ -325,11 +328,13 @@ TEST(wrong_arguments_are_named) {
     CHECK_EQ(err.position, BEFORE + 200);
     aether_relation r = l->relation;
     r.sums = other->sums;
-    CHECK_CODE(aether_sampler_create_typed(&r, 1, &l->num_nodes, 1, &s, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, &l->num_nodes, 1, 1), &s, &err),
+               AETHER_E_INVALID);
     CHECK_HAS(err.message, "the sums are not those of its weights");
     r = l->relation;
     r.weights = NULL;
-    CHECK_CODE(aether_sampler_create_typed(&r, 1, &l->num_nodes, 1, &s, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_sampler_create_typed(AE_SIZED(aether_schema, &r, &l->num_nodes, 1, 1), &s, &err),
+               AETHER_E_INVALID);
     close_lists(l);
     close_lists(other);
 }

@@ -304,13 +304,11 @@ int aether_live_count_relation(const aether_live *g, uint32_t relation, aether_l
  * snapshot of a graph that grows: as many as it was made with, checked and borrowed in the same
  * way. The scratch memory stays, the sample is dropped, and what was borrowed before is not used
  * any more. After an error the sampler is as it was. */
-int aether_sampler_retarget(aether_sampler *s, const aether_relation *relations, uint32_t num_relations,
-                            const uint64_t *num_nodes, uint32_t num_types, aether_error *err);
+int aether_sampler_retarget(aether_sampler *s, const aether_schema *schema, aether_error *err);
 /* Let a group go on with other relations and numbers of nodes, as
  * aether_sampler_retarget() does. Samples that were not taken are dropped, and so is the one that
  * was taken last. */
-int aether_group_retarget(aether_group *g, const aether_relation *relations, uint32_t num_relations,
-                          const uint64_t *num_nodes, uint32_t num_types, aether_error *err);
+int aether_group_retarget(aether_group *g, const aether_schema *schema, aether_error *err);
 
 /* ---- Journals of live graphs --------------------------------------------- */
 

@@ -102,26 +102,25 @@ static int run_blocks(ae_contexts *w, aether_error *err) {
     return ae_failure_take(&r.failure, err);
 }
 
-int aether_sample_contexts(const aether_relation *relations, uint32_t num_relations,
-                           const uint64_t *num_nodes, uint32_t num_types, const aether_context_seeds *seeds,
+int aether_sample_contexts(const aether_schema *schema, const aether_context_seeds *seeds,
                            const aether_context_options *options, const aether_context_rows *out,
                            aether_error *err) {
-    int rc = ae_relations_check(relations, num_relations, num_nodes, num_types, err);
+    int rc = ae_schema_check(schema, err);
     if (!rc)
         rc = check_options(options, err);
     if (!rc)
-        rc = check_seeds(seeds, num_nodes, num_types, err);
+        rc = check_seeds(seeds, schema->num_nodes, schema->num_types, err);
     if (rc || !seeds->count)
         return rc;
-    ae_contexts w = {.relations = relations,
-                     .num_relations = num_relations,
-                     .num_types = num_types,
+    ae_contexts w = {.relations = schema->relations,
+                     .num_relations = schema->num_relations,
+                     .num_types = schema->num_types,
                      .seeds = seeds,
                      .options = options,
                      .out = out,
-                     .followed = calloc((size_t)num_relations + 1, sizeof *w.followed),
-                     .first_followed = calloc((size_t)num_types + 1, sizeof *w.first_followed),
-                     .widths = calloc((size_t)num_types + 1, sizeof *w.widths)};
+                     .followed = calloc((size_t)schema->num_relations + 1, sizeof *w.followed),
+                     .first_followed = calloc((size_t)schema->num_types + 1, sizeof *w.first_followed),
+                     .widths = calloc((size_t)schema->num_types + 1, sizeof *w.widths)};
     if (w.followed && w.first_followed && w.widths) {
         group_relations(&w);
         rc = run_blocks(&w, err);

@@ -39,30 +39,31 @@ static bool make_workers(aether_group *g) {
     return g->workers;
 }
 
-int aether_group_create(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
-                        uint32_t num_types, const aether_group_options *options, aether_group **out,
+int aether_group_create(const aether_schema *schema, const aether_group_options *options, aether_group **out,
                         aether_error *err) {
     *out = NULL;
+    int rc = ae_options_check(schema, sizeof *schema, "aether_schema", err);
+    if (rc)
+        return rc;
     if (options->capacity == 0 || options->capacity >= AE_SPAN_JOBS)
         return ae_error_at(err, AETHER_E_INVALID, 0, options->capacity,
                            "a group of %u samples is not in 1..%u", options->capacity, AE_SPAN_JOBS - 1);
     aether_group *g = calloc(1, sizeof *g);
     if (!g)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
-    g->num_types = num_types;
-    g->num_relations = num_relations;
+    g->num_types = schema->num_types;
+    g->num_relations = schema->num_relations;
     g->capacity = g->taken = options->capacity;
     g->num_workers = ae_pool_threads(options->num_threads);
     g->num_workers = g->num_workers < g->capacity ? g->num_workers : g->capacity;
     g->staging.window_bytes = options->window_bytes;
     g->most_pages = options->value_bytes ? options->value_bytes / AE_VALUE_PAGE_COST + 1
                                          : ae_value_pages_most(&g->staging);
-    int rc = make_members(g) && make_workers(g)
-                 ? AETHER_OK
-                 : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
+    rc = make_members(g) && make_workers(g)
+             ? AETHER_OK
+             : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a group of samples");
     for (uint32_t i = 0; !rc && i < g->capacity; i++)
-        rc = aether_sampler_create_typed(relations, num_relations, num_nodes, num_types,
-                                         &g->members[i].sampler, err);
+        rc = aether_sampler_create_typed(schema, &g->members[i].sampler, err);
     if (rc)
         aether_group_destroy(g);
     else
@@ -391,12 +392,10 @@ static void forget(aether_group *g) {
     g->taken = g->capacity;
 }
 
-int aether_group_retarget(aether_group *g, const aether_relation *relations, uint32_t num_relations,
-                          const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
+int aether_group_retarget(aether_group *g, const aether_schema *schema, aether_error *err) {
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < g->capacity; i++) /* the first may fail, the others are like it */
-        rc = aether_sampler_retarget(g->members[i].sampler, relations, num_relations, num_nodes, num_types,
-                                     err);
+        rc = aether_sampler_retarget(g->members[i].sampler, schema, err);
     if (!rc)
         forget(g);
     return rc;

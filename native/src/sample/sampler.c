@@ -4,6 +4,7 @@
 
 #include "aether/live.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "sample/draw/weight_sums.h"
 #include "sample/hgt.h"
 #include "sample/state.h"
@@ -58,11 +59,10 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
     return AETHER_OK;
 }
 
-int ae_relations_check(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
-                       uint32_t num_types, aether_error *err) {
-    int rc = AETHER_OK;
-    for (uint32_t i = 0; !rc && i < num_relations; i++)
-        rc = check_relation(&relations[i], i, num_nodes, num_types, err);
+int ae_schema_check(const aether_schema *schema, aether_error *err) {
+    int rc = ae_options_check(schema, sizeof *schema, "aether_schema", err);
+    for (uint32_t i = 0; !rc && i < schema->num_relations; i++)
+        rc = check_relation(&schema->relations[i], i, schema->num_nodes, schema->num_types, err);
     return rc;
 }
 
@@ -100,24 +100,22 @@ static void set_relations(aether_sampler *s, const aether_relation *relations, c
     }
 }
 
-int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
-                                const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
-                                aether_error *err) {
-    int rc = ae_relations_check(relations, num_relations, num_nodes, num_types, err);
+int aether_sampler_create_typed(const aether_schema *schema, aether_sampler **out, aether_error *err) {
+    int rc = ae_schema_check(schema, err);
     if (rc)
         return rc;
     aether_sampler *s = calloc(1, sizeof *s);
     if (s) {
-        s->nodes = calloc((size_t)num_types + 1, sizeof *s->nodes);
-        s->relations = calloc((size_t)num_relations + 1, sizeof *s->relations);
+        s->nodes = calloc((size_t)schema->num_types + 1, sizeof *s->nodes);
+        s->relations = calloc((size_t)schema->num_relations + 1, sizeof *s->relations);
     }
     if (!s || !s->nodes || !s->relations) {
         aether_sampler_destroy(s);
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a sampler");
     }
-    s->num_types = num_types;
-    s->num_relations = num_relations;
-    set_relations(s, relations, num_nodes);
+    s->num_types = schema->num_types;
+    s->num_relations = schema->num_relations;
+    set_relations(s, schema->relations, schema->num_nodes);
     *out = s;
     return AETHER_OK;
 }
@@ -129,7 +127,7 @@ int aether_sampler_create(const aether_topology *t, aether_sampler **out, aether
                             "sampling several hops needs as many sources as destinations, not %" PRIu64
                             " and %" PRIu64,
                             t->num_minor, t->num_major);
-    return aether_sampler_create_typed(&relation, 1, &t->num_major, 1, out, err);
+    return aether_sampler_create_typed(AE_SIZED(aether_schema, &relation, &t->num_major, 1, 1), out, err);
 }
 
 void aether_sampler_destroy(aether_sampler *s) {
@@ -148,17 +146,19 @@ uint64_t aether_sampler_memory(const aether_sampler *s) {
     return sizeof *s + ae_sample_memory(s) + ae_hgt_memory(s->hgt, s->num_types);
 }
 
-int aether_sampler_retarget(aether_sampler *s, const aether_relation *relations, uint32_t num_relations,
-                            const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
-    if (num_relations != s->num_relations || num_types != s->num_types)
+int aether_sampler_retarget(aether_sampler *s, const aether_schema *schema, aether_error *err) {
+    int rc = ae_options_check(schema, sizeof *schema, "aether_schema", err);
+    if (rc)
+        return rc;
+    if (schema->num_relations != s->num_relations || schema->num_types != s->num_types)
         return ae_error_set(err, AETHER_E_INVALID,
                             "a sampler of %u edge types and %u node types cannot go on with %u and %u: make "
                             "another",
-                            s->num_relations, s->num_types, num_relations, num_types);
-    int rc = ae_relations_check(relations, num_relations, num_nodes, num_types, err);
+                            s->num_relations, s->num_types, schema->num_relations, schema->num_types);
+    rc = ae_schema_check(schema, err);
     if (rc)
         return rc;
     ae_sample_clear(s);
-    set_relations(s, relations, num_nodes);
+    set_relations(s, schema->relations, schema->num_nodes);
     return AETHER_OK;
 }

@@ -122,8 +122,7 @@ static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
 }
 
 /* Check that relations fit node types of num_nodes[num_types] nodes, and are whole in themselves. */
-int ae_relations_check(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
-                       uint32_t num_types, aether_error *err);
+int ae_schema_check(const aether_schema *schema, aether_error *err);
 
 /* Start a sample that holds the seeds. */
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint, aether_error *err);
