@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._native.core import ffi, lib, new_error, raise_error
+from aethergraph._native.core import ffi, lib, new_error, raise_error, sized
 from aethergraph._native.io import FileReader
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
@@ -119,15 +119,10 @@ class NativeValues:
         """
         err = new_error()
         lib.aether_staging_learn(staging.handle, learn)
+        lent, room = ffi.from_buffer("uint64_t[]", positions), ffi.from_buffer(out)
+        request = sized("aether_value_request", lent, len(positions), room, out.nbytes)
         code = lib.aether_values_gather(
-            self.handle,
-            ffi.from_buffer("uint64_t[]", positions),
-            len(positions),
-            ffi.from_buffer(out),
-            out.nbytes,
-            staging.handle,
-            lend(task, out.nbytes),
-            err,
+            self.handle, request, staging.handle, lend(task, out.nbytes), err
         )
         if code:
             raise_error(code, err, self._reader.path)

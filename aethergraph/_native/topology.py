@@ -206,16 +206,17 @@ class NativeTopology:
         out = ffi.new("aether_topology **")
         err = new_error()
         begin_read(guard)
-        reader, progress = place.reader.handle, lend(task, 8 * (self.num_major + 1))
-        if isinstance(self.indices, CompressedIds):
-            code = lib.aether_topology_create_paged_blocks(
-                self._describe(), _describe_blocks(self.indices), reader, place.indptr,
-                place.indices, place.block_index, progress, out, err,
-            )  # fmt: skip
-        else:
-            code = lib.aether_topology_create_paged(
-                self._describe(), reader, place.indptr, place.indices, progress, out, err
-            )
+        blocks = (
+            _describe_blocks(self.indices) if isinstance(self.indices, CompressedIds) else ffi.NULL
+        )
+        code = lib.aether_topology_create_paged(
+            self._describe(),
+            sized(
+                "aether_lists_in_file", place.reader.handle, place.indptr, place.indices, blocks,
+                place.block_index or 0,
+            ),
+            lend(task, 8 * (self.num_major + 1)), out, err,
+        )  # fmt: skip
         if code:
             raise_named(code, err, (place.reader.path,))
         self.handle = ffi.gc(out[0], lib.aether_topology_destroy)

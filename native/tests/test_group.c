@@ -65,7 +65,9 @@ static graph make_graph(void) {
     for (uint32_t r = 0; r < 3; r++) {
         const aether_lists l = lists_of(&g, r);
         if (aether_topology_create(&l, &g.ram[r], NULL) ||
-            aether_topology_create_paged(&l, g.io, g.indptr_at[r], g.indices_at[r], NULL, &g.paged[r], NULL))
+            aether_topology_create_paged(
+                &l, AE_SIZED(aether_lists_in_file, g.io, g.indptr_at[r], g.indices_at[r]), NULL, &g.paged[r],
+                NULL))
             abort();
     }
     return g;

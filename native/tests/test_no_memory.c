@@ -102,7 +102,8 @@ static int open_paged(aether_topology **out, aether_error *err) {
     aether_lists l = lists_of();
     l.indptr = NULL;
     l.indices = NULL;
-    return aether_topology_create_paged(&l, lists_io, indptr_at, indices_at, NULL, out, err);
+    return aether_topology_create_paged(&l, AE_SIZED(aether_lists_in_file, lists_io, indptr_at, indices_at),
+                                        NULL, out, err);
 }
 
 /* ---- files ------------------------------------------------------------------------------ */
@@ -474,8 +475,8 @@ SWEEP(sample_of_compressed_pages, {
     const aether_lists l = {NODES, NODES, EDGES, NULL, NULL, NULL, 4, 8};
     const aether_blocks own = {NULL, blocks.size, NULL, blocks.index_size};
     aether_topology *t = NULL;
-    MAKE(aether_topology_create_paged_blocks(&l, &own, lists_io, indptr_at, blocks_at, index_at, NULL, &t,
-                                             err));
+    MAKE(aether_topology_create_paged(
+        &l, AE_SIZED(aether_lists_in_file, lists_io, indptr_at, blocks_at, &own, index_at), NULL, &t, err));
     rc = sample(t, 0, false, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);
@@ -520,7 +521,8 @@ SWEEP(values, {
     MAKE(aether_staging_create(0, 1 << 20, &staging, err));
     aether_staging_learn(staging, 1);
     for (int i = 0; i < 3; i++)
-        USE(aether_values_gather(w, positions, EDGES / 4, found, sizeof found, staging, NULL, err));
+        USE(aether_values_gather(w, AE_SIZED(aether_value_request, positions, EDGES / 4, found, sizeof found),
+                                 staging, NULL, err));
     CHECK_EQ(found[7], weights[28]);
 done:
     aether_staging_destroy(staging);

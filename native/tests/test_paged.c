@@ -113,11 +113,16 @@ static aether_topology *open_paged(const graph *g, const aether_io_options *mode
     if (g->packed) {
         aether_blocks blocks = {mapped ? g->blocks.bytes : NULL, g->blocks.size, g->blocks.index,
                                 g->blocks.index_size};
-        CHECK_OK(aether_topology_create_paged_blocks(&lists, &blocks, *io, g->indptr_at, g->indices_at,
-                                                     g->index_at, NULL, &t, &err),
+        CHECK_OK(aether_topology_create_paged(
+                     &lists,
+                     AE_SIZED(aether_lists_in_file, *io, g->indptr_at, g->indices_at, &blocks, g->index_at),
+                     NULL, &t, &err),
                  err);
     } else {
-        CHECK_OK(aether_topology_create_paged(&lists, *io, g->indptr_at, g->indices_at, NULL, &t, &err), err);
+        CHECK_OK(
+            aether_topology_create_paged(
+                &lists, AE_SIZED(aether_lists_in_file, *io, g->indptr_at, g->indices_at), NULL, &t, &err),
+            err);
     }
     return t;
 }
@@ -612,8 +617,9 @@ static int open_index(const graph *g, aether_error *err) {
     lists.indices = NULL;
     if (aether_io_open(lists_path(), NULL, &io, err))
         abort();
-    int rc = aether_topology_create_paged_blocks(&lists, &blocks, io, g->indptr_at, g->indices_at,
-                                                 g->index_at, NULL, &t, err);
+    int rc = aether_topology_create_paged(
+        &lists, AE_SIZED(aether_lists_in_file, io, g->indptr_at, g->indices_at, &blocks, g->index_at), NULL,
+        &t, err);
     CHECK(rc || t);
     CHECK(!rc || !t);
     aether_topology_destroy(t);
@@ -663,15 +669,21 @@ TEST(what_does_not_lie_in_the_file_is_refused) {
     aether_io *io;
     aether_topology *t;
     CHECK_OK(aether_io_open(lists_path(), NULL, &io, &err), err);
-    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, g.indices_at + 4, NULL, &t, &err),
+    CHECK_CODE(aether_topology_create_paged(
+                   &lists, AE_SIZED(aether_lists_in_file, io, g.indptr_at, g.indices_at + 4), NULL, &t, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at + 4, g.indices_at, NULL, &t, &err),
+    CHECK_CODE(aether_topology_create_paged(
+                   &lists, AE_SIZED(aether_lists_in_file, io, g.indptr_at + 4, g.indices_at), NULL, &t, &err),
                AETHER_E_INVALID);
     lists.num_edges++;
-    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, 64, NULL, &t, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_topology_create_paged(&lists, AE_SIZED(aether_lists_in_file, io, g.indptr_at, 64), NULL,
+                                            &t, &err),
+               AETHER_E_CORRUPT);
     CHECK(t == NULL);
     lists.id_bytes = 3;
-    CHECK_CODE(aether_topology_create_paged(&lists, io, g.indptr_at, 64, NULL, &t, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_create_paged(&lists, AE_SIZED(aether_lists_in_file, io, g.indptr_at, 64), NULL,
+                                            &t, &err),
+               AETHER_E_INVALID);
     aether_io_close(io);
     free_graph(&g);
 }

@@ -220,7 +220,9 @@ static uint64_t count_wrong(const aether_values *v, uint32_t bytes, const uint64
     aether_error err = {0};
     uint8_t *out = calloc(n, bytes);
     uint64_t wrong = 0;
-    CHECK_OK(aether_values_gather(v, positions, n, out, n * bytes, staging, NULL, &err), err);
+    CHECK_OK(aether_values_gather(v, AE_SIZED(aether_value_request, positions, n, out, n * bytes), staging,
+                                  NULL, &err),
+             err);
     for (uint64_t i = 0; i < n; i++) {
         uint8_t expected[64];
         for (uint32_t b = 0; b < bytes; b += 4) {
@@ -308,13 +310,23 @@ TEST_ONE_THREAD(a_position_that_is_none_is_named) {
     uint64_t positions[3] = {0, COUNT, UINT64_MAX};
     uint32_t out[3];
     CHECK_OK(aether_staging_create(0, 0, &staging, &err), err);
-    CHECK_CODE(aether_values_gather(v, positions, 3, out, 12, staging, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_values_gather(v, AE_SIZED(aether_value_request, positions, 3, out, 12), staging, NULL, &err),
+        AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
-    CHECK_CODE(aether_values_gather(v, positions + 2, 1, out, 4, staging, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_values_gather(v, AE_SIZED(aether_value_request, positions + 2, 1, out, 4), staging,
+                                    NULL, &err),
+               AETHER_E_RANGE);
     CHECK_EQ(err.value, -1);
-    CHECK_OK(aether_values_gather(v, positions, 1, out, 4, staging, NULL, &err), err);
-    CHECK_OK(aether_values_gather(v, positions, 0, NULL, 0, staging, NULL, &err), err);
-    CHECK_CODE(aether_values_gather(v, positions, 1, out, 3, staging, NULL, &err), AETHER_E_INVALID);
+    CHECK_OK(
+        aether_values_gather(v, AE_SIZED(aether_value_request, positions, 1, out, 4), staging, NULL, &err),
+        err);
+    CHECK_OK(
+        aether_values_gather(v, AE_SIZED(aether_value_request, positions, 0, NULL, 0), staging, NULL, &err),
+        err);
+    CHECK_CODE(
+        aether_values_gather(v, AE_SIZED(aether_value_request, positions, 1, out, 3), staging, NULL, &err),
+        AETHER_E_INVALID);
     CHECK_EQ(out[0], number(0, 4));
     aether_staging_destroy(staging);
     aether_values_close(v);

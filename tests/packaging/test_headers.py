@@ -36,10 +36,6 @@ MANY_ARGUMENTS = {
     "aether/experimental.h": {
         "aether_rdma_read",
     },
-    "aether/io.h": {
-        "aether_topology_create_paged_blocks",
-        "aether_values_gather",
-    },
     "aether/live.h": {
         "aether_live_delete",
         "aether_live_insert_one",

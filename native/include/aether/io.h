@@ -116,24 +116,26 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
 
 /* ---- Topologies in a file ------------------------------------------------ */
 
-/* Make a topology whose ids stay in a file and are read page by page when they are asked for. The
- * offsets (uint64, at byte indptr_at of the file) are read now and kept compressed; the ids begin
- * at byte indices_at. `lists` gives counts and widths: its indptr is not used, its indices may be
- * NULL, or mapped from the same file, which makes reads of entries near each other cheaper.
- * Borrows `io`. AETHER_E_CORRUPT: offsets descend or do not end at num_edges. `task` counts bytes. */
-int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
-                                 uint64_t indices_at, aether_task *task, aether_topology **out,
-                                 aether_error *err);
+/* Where the arrays of lists are in a file. */
+typedef struct aether_lists_in_file {
+    uint64_t size;      /* sizeof(aether_lists_in_file) */
+    aether_io *io;      /* borrowed for the topology's life */
+    uint64_t indptr_at; /* byte of the offsets, uint64 */
+    uint64_t ids_at;    /* byte of the ids, or of their blocks */
+    /* Where the ids are compressed: the sizes of blocks and index, whose pointers may be NULL, or mapped from
+     * the same file. NULL: they are not. */
+    const aether_blocks *blocks;
+    uint64_t index_at; /* byte of the index of the blocks */
+} aether_lists_in_file;
 
-/* Make a topology whose compressed ids stay in a file and are read block by block when they are
- * asked for. The offsets (at byte indptr_at) and the index of the blocks (at index_at) are read
- * now; the blocks begin at byte blocks_at. `blocks` gives the sizes of blocks and index; its
- * pointers may be NULL, or mapped from the same file. `lists` and `io` are as for
- * aether_topology_create_paged(). AETHER_E_CORRUPT: offsets or index cannot be right. Blocks are
- * checked when they are used. `task` counts bytes. */
-int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_blocks *blocks, aether_io *io,
-                                        uint64_t indptr_at, uint64_t blocks_at, uint64_t index_at,
-                                        aether_task *task, aether_topology **out, aether_error *err);
+/* Make a topology whose ids stay in a file, and are read page by page, or block by block, when they are asked
+ * for. The offsets are read now and kept compressed, and so is the index of blocks. `lists` gives counts and
+ * widths (of compressed ids before they were encoded): its indptr is not used, its indices may be NULL, or
+ * mapped from the same file, which makes reads of entries near each other cheaper; they are NULL where there
+ * are blocks. AETHER_E_CORRUPT: offsets descend or do not end at num_edges, or the index cannot be right.
+ * Blocks are checked when they are used. `task` counts bytes. */
+int aether_topology_create_paged(const aether_lists *lists, const aether_lists_in_file *place,
+                                 aether_task *task, aether_topology **out, aether_error *err);
 
 /* Give a topology in a file a page cache of `bytes` for the pages that are used most. Samples that
  * are made one by one fill it; groups find the pages as well. Call once, before the topology is
@@ -175,12 +177,20 @@ void aether_staging_learn(aether_staging *staging, int learns);
 /* Return the reads and bytes that its calls have asked for so far, and the bytes that it holds. */
 void aether_staging_count(const aether_staging *staging, uint64_t *reads, uint64_t *bytes, uint64_t *memory);
 
-/* Gather the values at positions[n] into `out`, in that order; out_size is their bytes. Each page
- * is read once. Positions so many and so far apart that sorting them takes more than the staging's
- * span_bytes are gathered in parts, each of which reads its pages once. AETHER_E_FILE_CHANGED: the
- * file was written to or became shorter. */
-int aether_values_gather(const aether_values *values, const uint64_t *positions, uint64_t n, void *out,
-                         uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err);
+/* Values that are asked for, and where they go: the one at positions[i] to place i of `out`. */
+typedef struct aether_value_request {
+    uint64_t size; /* sizeof(aether_value_request) */
+    const uint64_t *positions;
+    uint64_t n;
+    void *out;
+    uint64_t out_size; /* bytes of n values */
+} aether_value_request;
+
+/* Gather values. Each page is read once. Positions so many and so far apart that sorting them takes more than
+ * the staging's span_bytes are gathered in parts, each of which reads its pages once. AETHER_E_FILE_CHANGED:
+ * the file was written to or became shorter. */
+int aether_values_gather(const aether_values *values, const aether_value_request *request,
+                         aether_staging *staging, aether_task *task, aether_error *err);
 
 /* ---- Rows of a file ------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "io/file.h"
 #include "topology/paged/entries.h"
 #include "topology/paged/windows.h"
@@ -201,34 +202,39 @@ static int hand_out(ae_paged *p, int rc, aether_topology **out) {
     return rc;
 }
 
-int aether_topology_create_paged(const aether_lists *lists, aether_io *io, uint64_t indptr_at,
-                                 uint64_t indices_at, aether_task *task, aether_topology **out,
-                                 aether_error *err) {
-    *out = NULL;
-    int rc = check_lists(lists, io, indptr_at, err);
-    rc = rc ? rc : check_range(io, "ids", indices_at, lists->num_edges, lists->id_bytes, err);
+static int create(const aether_lists *lists, const aether_lists_in_file *f, aether_task *task,
+                  aether_topology **out, aether_error *err) {
+    const ae_place place = {f->ids_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS, false};
+    int rc = check_range(f->io, "ids", f->ids_at, lists->num_edges, lists->id_bytes, err);
     if (rc)
         return rc;
-    const ae_place place = {indices_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS, false};
-    ae_paged *p = new_paged(lists, io, place, err);
-    return p ? hand_out(p, read_offsets(p, indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
+    ae_paged *p = new_paged(lists, f->io, place, err);
+    return p ? hand_out(p, read_offsets(p, f->indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
 }
 
-int aether_topology_create_paged_blocks(const aether_lists *lists, const aether_blocks *blocks, aether_io *io,
-                                        uint64_t indptr_at, uint64_t blocks_at, uint64_t index_at,
-                                        aether_task *task, aether_topology **out, aether_error *err) {
-    *out = NULL;
-    int rc = check_lists(lists, io, indptr_at, err);
-    rc = rc ? rc : check_blocks(lists, blocks, io, blocks_at, index_at, err);
+static int create_blocks(const aether_lists *lists, const aether_lists_in_file *f, aether_task *task,
+                         aether_topology **out, aether_error *err) {
+    const ae_place place = {0, 0, AE_BLOCK_BITS, false};
+    int rc = check_blocks(lists, f->blocks, f->io, f->ids_at, f->index_at, err);
     if (rc)
         return rc;
-    const ae_place place = {0, 0, AE_BLOCK_BITS, false};
-    ae_paged *p = new_paged(lists, io, place, err);
+    ae_paged *p = new_paged(lists, f->io, place, err);
     if (!p)
         return AETHER_E_NO_MEMORY;
-    p->arrays.blocks = *blocks;
-    p->blocks_at = blocks_at;
-    rc = ae_entries_read_index(io, index_at, lists->num_edges, blocks->blocks_size, lists->id_bytes,
+    p->arrays.blocks = *f->blocks;
+    p->blocks_at = f->ids_at;
+    rc = ae_entries_read_index(f->io, f->index_at, lists->num_edges, f->blocks->blocks_size, lists->id_bytes,
                                &p->blocks, err);
-    return hand_out(p, rc ? rc : read_offsets(p, indptr_at, task, err), out);
+    return hand_out(p, rc ? rc : read_offsets(p, f->indptr_at, task, err), out);
+}
+
+int aether_topology_create_paged(const aether_lists *lists, const aether_lists_in_file *place,
+                                 aether_task *task, aether_topology **out, aether_error *err) {
+    *out = NULL;
+    int rc = ae_options_check(place, sizeof *place, "aether_lists_in_file", err);
+    if (!rc)
+        rc = check_lists(lists, place->io, place->indptr_at, err);
+    if (rc)
+        return rc;
+    return place->blocks ? create_blocks(lists, place, task, out, err) : create(lists, place, task, out, err);
 }

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "io/source.h"
 #include "rows/gather.h"
 #include "topology/paged/windows.h"
@@ -103,15 +104,19 @@ static int check_positions(const aether_values *v, const uint64_t *positions, ui
     return AETHER_OK;
 }
 
-int aether_values_gather(const aether_values *v, const uint64_t *positions, uint64_t n, void *out,
-                         uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err) {
+int aether_values_gather(const aether_values *v, const aether_value_request *request, aether_staging *staging,
+                         aether_task *task, aether_error *err) {
     const uint64_t most = ae_max_u64(staging->span_bytes / sizeof(ae_span), 1);
-    int rc = ae_gather_room(n, UINT64_C(1) << v->items.place.shift, out_size, err);
+    int rc = ae_options_check(request, sizeof *request, "aether_value_request", err);
+    if (rc)
+        return rc;
+    const uint64_t *positions = request->positions, n = request->n;
+    rc = ae_gather_room(n, UINT64_C(1) << v->items.place.shift, request->out_size, err);
     rc = rc ? rc : check_positions(v, positions, n, err);
     if (rc)
         return rc;
     for (uint64_t at = 0, count; !rc && at < n; at += count) {
-        const ae_fetch rest = {positions + at, n - at, (char *)out + (at << v->items.place.shift)};
+        const ae_fetch rest = {positions + at, n - at, (char *)request->out + (at << v->items.place.shift)};
         count = ae_spans_within(&rest, v->items.place, most);
         const ae_fetch job = {rest.positions, count, rest.ids};
         rc = ae_values_take(v, &job, 1, staging, task, err);
