@@ -26,7 +26,7 @@ from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._native.guards import reading
 from aethergraph._native.live_journal import Notes
-from aethergraph._native.live_reading import Reading, held_snapshot
+from aethergraph._native.live_reading import Reading, held_snapshot, is_any_open
 from aethergraph._native.live_snapshots import NativeSnapshot
 from aethergraph._native.live_types import (
     LIVE_LAYOUTS,
@@ -51,6 +51,7 @@ _LOOK_SECONDS = 1.0
 
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
+_degree, _has_edge = lib.aether_live_degree, lib.aether_live_has_edge
 #: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
 #: error. Handle and err are :attr:`NativeLive.plain`; a method would be a tenth of the whole call.
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
@@ -575,6 +576,24 @@ class NativeLive:
         if code:
             raise_error(code, err)
         return LiveNumbers(out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
+
+    def degree(self, relation: int, layout: Literal["csc", "csr"], node: int) -> int | None:
+        """Return the length of a list as of the last commit; None: ask a snapshot.
+
+        So one does in blocks of :meth:`reading`, in readers, where lists lie in a file, and for the
+        message of an error.
+        """
+        if self.follow is not None or self._state[1] or is_any_open():
+            return None
+        length: int = _degree(self._handle, relation, LIVE_LAYOUTS[layout], node, _NULL)
+        return None if length < 0 else length
+
+    def has_edge(self, relation: int, src: int, dst: int) -> bool | None:
+        """Return whether there is an edge as of the last commit; None: as of :meth:`degree`."""
+        if self.follow is not None or self._state[1] or is_any_open():
+            return None
+        answer: int = _has_edge(self._handle, relation, src, dst, _NULL)
+        return None if answer < 0 else answer == 1
 
     def is_last(self, snapshot: NativeSnapshot) -> bool:
         """Return whether :meth:`take_last` would show the commit of a snapshot of this graph."""

@@ -68,6 +68,11 @@ def hold_snapshots(snapshots: Mapping[NativeLive, NativeSnapshot]) -> None:
     _readings.set(tuple(weakref.ref(block) for block in blocks))
 
 
+def is_any_open() -> bool:
+    """Return whether a block was begun here that may not have ended."""
+    return bool(_readings.get())
+
+
 def held_snapshot(live: NativeLive) -> NativeSnapshot | None:
     """Return what the innermost block reads of a live graph; None: there is none."""
     for block in reversed(_readings.get()):

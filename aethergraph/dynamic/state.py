@@ -47,9 +47,9 @@ from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-__all__ = ["LiveState"]
+__all__ = ["MOST_NODES", "LiveState"]
 
-_MOST_NODES = 2**32 - 1
+MOST_NODES = 2**32 - 1
 
 Own = TypeVar("Own", bound="LiveState")
 
@@ -148,7 +148,7 @@ class LiveState:
     ) -> None:
         #: Base that rows by edge id began with.
         self.rows_base = base
-        self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
+        self.max_nodes = MOST_NODES if max_nodes is None else max_nodes
         self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
         #: Rows of nodes that change by themselves, by node type and attribute.
@@ -206,15 +206,15 @@ class LiveState:
         if not 0 < megabytes <= 32 << 10:
             raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
         largest = max(num_nodes.values(), default=0)
-        if largest > _MOST_NODES:
+        if largest > MOST_NODES:
             raise InvalidArgumentError(f"{largest} nodes are more than 2^32 - 1")
         if max_nodes is not None:
             if as_count(max_nodes, "max_nodes") < max(1, largest):
                 raise InvalidArgumentError(
                     f"max_nodes = {max_nodes} is below num_vertices = {largest}"
                 )
-            if max_nodes > _MOST_NODES:
-                raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{_MOST_NODES}")
+            if max_nodes > MOST_NODES:
+                raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{MOST_NODES}")
         age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
         if age is not None and not 0 < age < 1e9:
             raise InvalidArgumentError(
@@ -355,7 +355,7 @@ class LiveState:
                 raise
             live, below = _published_lists(path, memory_name)
         self.rows_base, self.path = rows_base, path
-        self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
+        self.max_nodes, self.first_nodes = MOST_NODES, num_nodes
         self.node_rows = {
             kind: {
                 name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])

@@ -694,4 +694,73 @@ TEST_ONE_THREAD(without_membarrier_readers_fence) {
     CHECK_EQ(aether_live_has_membarrier(), works);
 }
 
+/* ---- single questions ---- */
+
+static void ask_about(uint32_t order, uint32_t layouts) {
+    const live_spec spec = {.relation = {.num_src = 100000,
+                                         .num_dst = 50,
+                                         .layouts = layouts,
+                                         .order = order,
+                                         .edge_id_bytes = 4},
+                            .arena_bytes = 64 << 20};
+    aether_live *g = live_make(spec);
+    aether_error err = {0};
+    const bool csc = layouts & AETHER_LIVE_CSC, csr = layouts & AETHER_LIVE_CSR;
+    for (int64_t i = 0; i < 400; i++)
+        CHECK_OK(live_insert(g, i % 7, i, &err), err);
+    CHECK_OK(aether_live_begin(g, &err), err);
+    CHECK_OK(live_insert(g, 3, 99, &err), err); /* nobody sees it yet */
+    CHECK_EQ(aether_live_has_edge(g, 0, 99, 3, &err), 0);
+    CHECK_EQ(aether_live_degree(g, 0, AETHER_LIVE_CSC, 3, &err), csc ? 57 : AETHER_E_UNSUPPORTED);
+    CHECK_OK(aether_live_commit(g, &err), err);
+    CHECK_EQ(aether_live_has_edge(g, 0, 99, 3, &err), 1);
+    CHECK_EQ(aether_live_degree(g, 0, AETHER_LIVE_CSC, 3, &err), csc ? 58 : AETHER_E_UNSUPPORTED);
+    CHECK_EQ(aether_live_degree(g, 0, AETHER_LIVE_CSR, 99, &err), csr ? 2 : AETHER_E_UNSUPPORTED);
+    for (int64_t i = 0; i < 400; i++)
+        for (int64_t v = 0; v < 8; v++)
+            CHECK_EQ(aether_live_has_edge(g, 0, i, v, &err), i % 7 == v || (i == 99 && v == 3));
+    CHECK_EQ(aether_live_degree(g, 0, csc ? AETHER_LIVE_CSC : AETHER_LIVE_CSR, csc ? 50 : 100000, &err),
+             AETHER_E_RANGE);
+    CHECK_HAS(err.message, csc ? "node[0] = 50" : "node[0] = 100000");
+    CHECK_EQ(aether_live_has_edge(g, 0, 100000, 0, NULL), AETHER_E_RANGE);
+    CHECK_EQ(aether_live_has_edge(g, 0, 0, -1, &err), AETHER_E_RANGE);
+    CHECK_EQ(aether_live_degree(g, 0, 9, 0, NULL), AETHER_E_UNSUPPORTED);
+    CHECK_EQ(aether_live_degree(g, 1, AETHER_LIVE_CSC, 0, NULL), AETHER_E_RANGE);
+    aether_live_stats stats;
+    aether_live_count(g, &stats);
+    CHECK_EQ(stats.snapshots, 0); /* each has let go */
+    aether_live_close(g);
+}
+
+TEST(single_questions_by_arrival) {
+    ask_about(AETHER_ORDER_TIME, AETHER_LIVE_CSC | AETHER_LIVE_CSR);
+    ask_about(AETHER_ORDER_TIME, AETHER_LIVE_CSC);
+}
+
+TEST(single_questions_by_id) {
+    ask_about(AETHER_ORDER_ID, AETHER_LIVE_CSC | AETHER_LIVE_CSR);
+    ask_about(AETHER_ORDER_ID, AETHER_LIVE_CSR);
+}
+
+TEST(a_long_list_by_time_is_not_searched_in_one_go) {
+    enum { LENGTH = 65537 };
+    const live_spec spec = {
+        .relation = {.num_src = LENGTH, .num_dst = 2, .layouts = AETHER_LIVE_CSC, .order = AETHER_ORDER_TIME},
+        .arena_bytes = 64 << 20};
+    aether_live *g = live_make(spec);
+    static int64_t src[LENGTH], dst[LENGTH];
+    aether_error err = {0};
+    uint64_t n;
+    for (int64_t i = 0; i < LENGTH; i++)
+        src[i] = i;
+    const aether_live_edges most = {.src = src, .dst = dst, .count = LENGTH - 1};
+    CHECK_OK(aether_live_insert(g, 0, &most, NULL, &n, &err), err);
+    CHECK_EQ(aether_live_has_edge(g, 0, LENGTH - 2, 0, &err), 1);
+    CHECK_OK(live_insert(g, 0, LENGTH - 1, &err), err);
+    CHECK_EQ(aether_live_has_edge(g, 0, LENGTH - 2, 0, &err), AETHER_E_LIMIT);
+    CHECK_HAS(err.message, "65537 entries");
+    CHECK_EQ(aether_live_degree(g, 0, AETHER_LIVE_CSC, 0, &err), LENGTH);
+    aether_live_close(g);
+}
+
 TEST_MAIN()

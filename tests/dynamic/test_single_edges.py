@@ -94,3 +94,37 @@ def test_bad_ids_leave_no_values_behind() -> None:
     assert graph.insert_edge(1, 2, weight=0.5) == 0
     assert graph.insert_edge(1, 2, weight=8.0) == 0  # it is there already, and stays
     assert columns_of(graph) == [[1], [2], [], [0.5]]
+
+
+@pytest.mark.parametrize("order", ["id", "time"])
+@pytest.mark.parametrize("layout", ["both", "csc", "csr"])
+def test_one_degree_and_one_edge_are_those_of_a_snapshot(order: Any, layout: Any) -> None:
+    graph = DynamicGraph(NODES, 16, order=order, layout=layout, huge_pages=False)
+    graph.insert_edges(*np.random.default_rng(3).integers(0, NODES, (2, 60)))
+
+    def answers(source: Any) -> list[Any]:
+        nodes = range(NODES)
+        edges = [source.has_edge(u, v) for u in nodes for v in (u, (3 * u + 1) % NODES)]
+        return [source.degree(node) for node in nodes] + edges
+
+    before = answers(graph)
+    with graph.reading():
+        with graph.transaction():
+            graph.insert_edge(0, 7)
+            assert answers(graph) == before  # not committed
+        assert answers(graph) == before  # the block reads one commit
+    with graph.snapshot() as now:
+        assert answers(graph) == answers(now) != before
+        assert graph.has_edge(np.int64(0), np.int32(7)) is True and graph.degree(np.int64(0)) >= 1
+        for node in (-1, NODES, 2**32, 2**70, True, 1.5, "1"):
+            for ask in ("degree", "has_edge"):
+                args = (node,) if ask == "degree" else (0, node)
+                with pytest.raises(errors.AetherError) as of_graph:
+                    getattr(graph, ask)(*args)
+                with pytest.raises(errors.AetherError) as of_snapshot:
+                    getattr(now, ask)(*args)
+                assert str(of_graph.value) == str(of_snapshot.value)
+    graph.close()
+    for call in (lambda: graph.degree(0), lambda: graph.has_edge(0, 1)):
+        with pytest.raises(errors.ClosedError):
+            call()

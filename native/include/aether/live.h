@@ -228,9 +228,10 @@ typedef struct aether_snapshot aether_snapshot;
  * relation before they could be read, which damaged memory makes likelier than a fast writer. */
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
 /* Go on to the last commit, without allocating anything, in a time that depends on how many relations have
- * changed since, not on how many there are; an expired snapshot is good again, and one that rests. Its topologies then show that commit, so nobody may be using them, and samplers of them are
- * retargeted, unless only edges have changed. AETHER_E_UNSUPPORTED: another process took it (this one is its
- * child). AETHER_E_LIMIT: it rested, and all 256 are taken. AETHER_E_EXPIRED: as aether_snapshot_take(). */
+ * changed since, not on how many there are; an expired snapshot is good again, and one that rests. Its
+ * topologies then show that commit, so nobody may be using them, and samplers of them are retargeted, unless
+ * only edges have changed. AETHER_E_UNSUPPORTED: another process took it (this one is its child).
+ * AETHER_E_LIMIT: it rested, and all 256 are taken. AETHER_E_EXPIRED: as aether_snapshot_take(). */
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err);
 /* Keep nothing from being reused until aether_snapshot_renew(), in this process or in a child: for whoever
  * needs a snapshot again and again. Until then every use of it fails with AETHER_E_EXPIRED, and its
@@ -260,6 +261,17 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
 int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const int64_t *src,
                               const int64_t *dst, uint64_t n, uint8_t *out, aether_task *task,
                               aether_error *err);
+
+/* Answer one question about the last commit, without a snapshot: in some 100 ns, from any thread. */
+
+/* Return the length of the list of a node in AETHER_LIVE_CSC or AETHER_LIVE_CSR, or the negative code of an
+ * error, for which `err` may be NULL. */
+int64_t aether_live_degree(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
+                           aether_error *err);
+/* Return 1 if there is an edge from src to dst, 0 if not, or the negative code of an error, for which `err`
+ * may be NULL. AETHER_E_LIMIT: more than 65,536 entries of lists by time would be read. */
+int aether_live_has_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst,
+                         aether_error *err);
 
 /* Find the nodes whose list in one layout may differ between commit `since` and the snapshot's: those that
  * were changed by commits after `since`, ascending. *count is their number, of which at most `capacity` are

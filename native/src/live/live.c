@@ -283,13 +283,15 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
         rc = ae_live_check_ids("src", src, n, s->counts[relation].num_src, err);
     if (!rc)
         rc = ae_live_check_ids("dst", dst, n, s->counts[relation].num_dst, err);
+    const ae_view *csc = rc ? NULL : ae_snapshot_view(s, relation, AETHER_LIVE_CSC);
+    const ae_view *csr = rc ? NULL : ae_snapshot_view(s, relation, AETHER_LIVE_CSR);
     ae_task_begin(task, n);
     for (uint64_t i = 0; !rc && i < n; i++) {
         bool found;
         if (i % PAIRS == 0)
             rc = ae_task_check(task, "looking for edges", err);
         if (!rc)
-            rc = ae_snapshot_has_edge(s, relation, (uint32_t)src[i], (uint32_t)dst[i], &found, task, err);
+            rc = ae_view_has_edge(csc, csr, (uint32_t)src[i], (uint32_t)dst[i], &found, task, err);
         if (!rc)
             out[i] = found;
     }

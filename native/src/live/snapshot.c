@@ -147,7 +147,7 @@ static ae_topology_ops operations(const ae_layout *l) {
                              .destroy = ae_view_destroy};
 }
 
-static void init_view(ae_view *v, const ae_lists *lists, const ae_moment *now) {
+void ae_view_init(ae_view *v, const ae_lists *lists, const ae_moment *now) {
     v->table = &lists->table;
     v->arena = &lists->arena;
     v->below = ae_base_is_there(&lists->base) ? &lists->base : NULL;
@@ -157,8 +157,7 @@ static void init_view(ae_view *v, const ae_lists *lists, const ae_moment *now) {
     v->base = (aether_topology){.ops = &v->ops, .end_positions = AE_LIVE_END, .id_bytes = sizeof(uint32_t)};
 }
 
-/* Let a view show a commit with these numbers. */
-static void show(ae_view *v, uint32_t layout, const ae_counts *counts) {
+void ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts) {
     v->end = ae_arena_taken(v->arena);
     v->longest = v->end / sizeof(uint32_t) + (v->below ? v->below->given.lists->num_edges : 0);
     v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
@@ -169,7 +168,7 @@ static void show(ae_view *v, uint32_t layout, const ae_counts *counts) {
 
 /* ---- snapshots ---- */
 
-static const ae_view *view_of(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
+const ae_view *ae_snapshot_view(const aether_snapshot *s, uint32_t relation, uint32_t layout) {
     const ae_lists *lists = ae_graph_lists(s->graph, relation, layout);
     return lists ? &s->views[lists - s->graph->lists] : NULL;
 }
@@ -181,7 +180,7 @@ static bool read_relation(aether_snapshot *s, uint32_t r, uint64_t commit) {
     for (uint32_t layout = AETHER_LIVE_CSC; layout <= AETHER_LIVE_CSR; layout++) {
         const ae_lists *lists = ae_graph_lists(s->graph, r, layout);
         if (lists)
-            show(&s->views[lists - s->graph->lists], layout, &s->counts[r]);
+            ae_view_show(&s->views[lists - s->graph->lists], layout, &s->counts[r]);
     }
     return true;
 }
@@ -260,7 +259,7 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
         return rc;
     }
     for (uint32_t i = 0; i < graph->num_lists; i++)
-        init_view(&s->views[i], &graph->lists[i], &s->now);
+        ae_view_init(&s->views[i], &graph->lists[i], &s->now);
     s->now.pin = s->pin;
     rc = show_commit(s, commit, err);
     if (rc)
@@ -321,7 +320,7 @@ aether_topology *aether_snapshot_topology(const aether_snapshot *s, uint32_t rel
     if (relation >= s->graph->control.num_relations ||
         (layout != AETHER_LIVE_CSC && layout != AETHER_LIVE_CSR))
         return NULL;
-    const ae_view *view = view_of(s, relation, layout);
+    const ae_view *view = ae_snapshot_view(s, relation, layout);
     return view ? (aether_topology *)&view->base : NULL;
 }
 
@@ -444,10 +443,8 @@ static int search_sorted(const ae_view *s, ae_list list, uint32_t id, bool *foun
     return rc;
 }
 
-int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
-                         aether_task *task, aether_error *err) {
-    const ae_view *csc = view_of(s, relation, AETHER_LIVE_CSC);
-    const ae_view *csr = view_of(s, relation, AETHER_LIVE_CSR);
+int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, bool *found,
+                     aether_task *task, aether_error *err) {
     const uint64_t major[2] = {dst, src};
     ae_list in = {.degree = UINT64_MAX}, out = {.degree = UINT64_MAX};
     int rc = csc ? csc->base.ops->locate(&csc->base, &major[0], 1, &in, err) : AETHER_OK;

@@ -63,8 +63,16 @@ ae_topology_ops ae_view_ops_over(const ae_view *v);
 /* Pin the last commit of a graph. */
 int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err);
 
-/* Find whether there is an edge from src to dst, which exist. The task is looked at within long lists. */
-int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
-                         aether_task *task, aether_error *err);
+/* Return the view of a relation's lists in a layout; NULL: not stored. */
+const ae_view *ae_snapshot_view(const aether_snapshot *s, uint32_t relation, uint32_t layout);
+
+/* Make the view of lists that shows what `now` says, and show a commit with these numbers. */
+void ae_view_init(ae_view *v, const ae_lists *lists, const ae_moment *now);
+void ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts);
+
+/* Find whether there is an edge from src to dst, which exist, in the shorter one of their lists; NULL: not
+ * stored. The task is looked at within long lists, and may be NULL. */
+int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, bool *found,
+                     aether_task *task, aether_error *err);
 
 #endif
