@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
-from aethergraph._native.core import ffi, lib, new_error, raise_error
+from aethergraph._native.core import ffi, lib, new_error, raise_error, sized
 from aethergraph._native.tasks import Task, lend
 
 BLOCK: Final = 128
@@ -60,17 +60,12 @@ class BlockEncoder:
         sizes = np.zeros(-(-len(ids) // (BLOCK * GROUP)) * GROUP, np.uint16)
         used = ffi.new("uint64_t *")
         err = new_error()
-        code = lib.aether_encode_blocks(
-            ffi.from_buffer(ids),
-            id_bytes,
-            len(ids),
-            ffi.from_buffer(out),
-            out.nbytes,
-            ffi.from_buffer("uint16_t[]", sizes),
-            used,
-            lend(task, ids.nbytes),
-            err,
+        lent, room = ffi.from_buffer(ids), ffi.from_buffer(out)
+        room_of_sizes = ffi.from_buffer("uint16_t[]", sizes)
+        encoding = sized(
+            "aether_encoding", lent, len(ids), room, out.nbytes, room_of_sizes, id_bytes
         )
+        code = lib.aether_encode_blocks(encoding, used, lend(task, ids.nbytes), err)
         if code:
             raise_error(code, err)
         self._add_groups(sizes.reshape(-1, GROUP).astype(np.uint64))

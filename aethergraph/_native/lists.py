@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
-from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.files import FileGuard
 from aethergraph._native.guards import begin_read, end_read
 from aethergraph._native.memory import address_of
@@ -47,20 +47,14 @@ def build_lists(
     order_bytes = id_bytes_for(num_edges)
     order = empty(num_edges, id_dtype(order_bytes), f"{num_edges} edges") if with_order else None
     err = new_error()
-    code = lib.aether_build_lists(
-        ffi.from_buffer("int64_t[]", major),
-        ffi.from_buffer("int64_t[]", minor),
-        num_edges,
-        num_major,
-        num_minor,
-        ffi.from_buffer("uint64_t[]", indptr),
-        ffi.from_buffer(indices),
-        id_bytes,
+    lent = [ffi.from_buffer("int64_t[]", ids) for ids in (major, minor)]
+    edges = sized("aether_edge_list", *lent, num_edges, num_major, num_minor)
+    room = [
+        ffi.from_buffer("uint64_t[]", indptr), ffi.from_buffer(indices),
         ffi.NULL if order is None else ffi.from_buffer(order),
-        order_bytes,
-        lend(task, 16 * num_edges),
-        err,
-    )
+    ]  # fmt: skip
+    lists = sized("aether_built_lists", *room, id_bytes, order_bytes)
+    code = lib.aether_build_lists(edges, lists, lend(task, 16 * num_edges), err)
     if code:
         raise_error(code, err)
     return indptr, indices, order
@@ -89,16 +83,14 @@ def check_lists(
         OutOfRangeError: an index is out of range; has the position of the first one.
     """
     err = new_error()
-    code = lib.aether_check_lists(
-        ffi.from_buffer("uint64_t[]", indptr),
-        len(indptr) - 1,
-        ffi.NULL if indices is None else ffi.from_buffer(indices),
-        8 if indices is None else indices.dtype.itemsize,
-        num_edges,
-        num_minor,
-        lend(task, indptr.nbytes if indices is None else indices.nbytes),
-        err,
+    lent = ffi.from_buffer("uint64_t[]", indptr)
+    lent_ids = ffi.NULL if indices is None else ffi.from_buffer(indices)
+    lists = ffi.new(
+        "aether_lists *", (len(indptr) - 1, num_minor, num_edges, lent, lent_ids, ffi.NULL)
     )
+    lists.id_bytes = 8 if indices is None else indices.dtype.itemsize
+    size = indptr.nbytes if indices is None else indices.nbytes
+    code = lib.aether_check_lists(lists, lend(task, size), err)
     if code:
         raise_error(code, err)
 
@@ -127,21 +119,13 @@ def hash_edges(
             raise InvalidArgumentError(f"{len(array)} ids for {count} edges")
     out, err = ffi.new("uint64_t *"), new_error()
     arrays = [a for a in (minor, edge_ids) if a is not None]
-    code = lib.aether_hash_edges(
-        ffi.NULL if indptr is None else ffi.from_buffer("uint64_t[]", indptr),
-        0 if indptr is None else len(indptr) - 1,
-        ffi.NULL if minor is None else ffi.from_buffer(minor),
-        8 if minor is None else minor.dtype.itemsize,
-        ffi.NULL if edge_ids is None else ffi.from_buffer(edge_ids),
-        8 if edge_ids is None else edge_ids.dtype.itemsize,
-        begin,
-        count,
-        transposed,
-        key,
-        out,
-        lend(task, sum(a.nbytes for a in arrays)),
-        err,
-    )
+    lent = ffi.NULL if indptr is None else ffi.from_buffer("uint64_t[]", indptr)
+    lent_ids = [ffi.NULL if ids is None else ffi.from_buffer(ids) for ids in (minor, edge_ids)]
+    id_bytes = [8 if ids is None else ids.dtype.itemsize for ids in (minor, edge_ids)]
+    lists = 0 if indptr is None else len(indptr) - 1
+    edges = sized("aether_edge_run", lent, lists, *lent_ids, *id_bytes, begin, count)
+    progress = lend(task, sum(a.nbytes for a in arrays))
+    code = lib.aether_hash_edges(edges, transposed, key, out, progress, err)
     if code:
         raise_error(code, err)
     return int(out[0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, dtype_code, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.memory import mapped_empty
 from aethergraph.errors import InvalidArgumentError
 
@@ -41,17 +41,11 @@ def pack_records(major: Ids, minor: Ids, columns: Sequence[NDArray[Any]], out: R
         table[number].data = data
         table[number].bytes = column.nbytes // max(len(column), 1)
     err = new_error()
-    code = lib.aether_records_pack(
-        ffi.from_buffer("int64_t[]", major),
-        ffi.from_buffer("int64_t[]", minor),
-        len(major),
-        out.dtype["major"].itemsize,
-        table,
-        len(columns),
-        ffi.from_buffer(out, require_writable=True),
-        out.nbytes,
-        err,
-    )
+    lent_ids = [ffi.from_buffer("int64_t[]", ids) for ids in (major, minor)]
+    id_bytes = out.dtype["major"].itemsize
+    rows = sized("aether_record_columns", *lent_ids, len(major), table, len(columns), id_bytes)
+    room = ffi.from_buffer(out, require_writable=True)
+    code = lib.aether_records_pack(rows, room, out.nbytes, err)
     if code:
         raise_error(code, err)
 
@@ -67,16 +61,9 @@ def parse_integers(
     out = np.empty((num_columns, room), np.int64)
     rows = ffi.new("uint64_t *")
     err = new_error()
-    code = lib.aether_parse_integers(
-        ffi.from_buffer(text),
-        len(text),
-        delimiter.encode("ascii"),
-        num_columns,
-        room,
-        ffi.from_buffer("int64_t[]", out, require_writable=True),
-        rows,
-        err,
-    )
+    lent = ffi.from_buffer("int64_t[]", out, require_writable=True)
+    columns = sized("aether_integer_columns", lent, room, num_columns, delimiter.encode("ascii"))
+    code = lib.aether_parse_integers(ffi.from_buffer(text), len(text), columns, rows, err)
     if code == lib.AETHER_E_FORMAT:
         return None
     if code:
@@ -116,14 +103,11 @@ def partition_records(
         raise InvalidArgumentError(f"{records.nbytes} bytes of records do not fill {out.nbytes}")
     counts = np.zeros(num_parts, np.uint64)
     err = new_error()
+    key = _field(records.dtype, field)
+    lent = ffi.from_buffer(records)
     code = lib.aether_records_partition(
-        ffi.from_buffer(records),
-        len(records),
-        records.dtype.itemsize,
-        _field(records.dtype, field),
-        low,
-        shift,
-        num_parts,
+        sized("aether_records", lent, len(records), records.dtype.itemsize),
+        sized("aether_partition", low, num_parts, key, shift),
         ffi.from_buffer("uint64_t[]", counts),
         ffi.from_buffer(out, require_writable=True),
         ffi.NULL,
@@ -159,8 +143,9 @@ def _hash_items(
     count = len(items)
     item_bytes = items.nbytes // count if count else 1
     err = new_error()
+    lent = ffi.from_buffer(items)
     code = lib.aether_hash_items(
-        ffi.from_buffer(items), count, item_bytes, first, begins, counts, parts,
+        sized("aether_items", lent, count, first, item_bytes), begins, counts, parts,
         ffi.from_buffer("uint64_t[]", out), err,
     )  # fmt: skip
     if code:
@@ -183,16 +168,15 @@ def order_records(
     ends = mapped_empty(num_lists, np.dtype(np.uint64))
     order = mapped_empty(len(records), np.dtype(np.uint32))
     err = new_error()
+    lent = ffi.from_buffer(records)
+    sizes = records.dtype.itemsize, records.dtype["major"].itemsize
+    fields = [
+        ffi.new("aether_field *", _field(records.dtype, name)) if used else ffi.NULL
+        for name, used in (("row", row), ("time", time))
+    ]
     code = lib.aether_records_order(
-        ffi.from_buffer(records),
-        len(records),
-        records.dtype.itemsize,
-        records.dtype["major"].itemsize,
-        low,
-        num_lists,
-        ffi.new("aether_field *", _field(records.dtype, "row")) if row else ffi.NULL,
-        ffi.new("aether_field *", _field(records.dtype, "time")) if time else ffi.NULL,
-        int(unique),
+        sized("aether_records", lent, len(records), *sizes),
+        sized("aether_record_order", low, num_lists, *fields, int(unique)),
         ffi.from_buffer("uint64_t[]", ends),
         ffi.from_buffer("uint32_t[]", order),
         err,

@@ -45,7 +45,15 @@ static void write_graph(const char *path) {
     uint32_t indices[EDGES];
     aether_writer *w = NULL;
     aether_error err = {0};
-    check(aether_build_lists(dst, src, EDGES, NODES, NODES, indptr, indices, 4, NULL, 0, NULL, &err), &err);
+    const aether_edge_list edges = {.size = sizeof edges,
+                                    .major = dst,
+                                    .minor = src,
+                                    .num_edges = EDGES,
+                                    .num_major = NODES,
+                                    .num_minor = NODES};
+    const aether_built_lists lists = {
+        .size = sizeof lists, .indptr = indptr, .indices = indices, .id_bytes = 4};
+    check(aether_build_lists(&edges, &lists, NULL, &err), &err);
     check(aether_writer_create(path, AETHER_CONTENT_GRAPH, &w, &err), &err);
     write_section(w, AETHER_SECTION_CSC_INDPTR, AETHER_U64, indptr, sizeof indptr);
     write_section(w, AETHER_SECTION_CSC_INDICES, AETHER_U32, indices, sizeof indices);

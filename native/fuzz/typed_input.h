@@ -167,7 +167,12 @@ static inline int64_t time_at(const relation *r, uint64_t position) {
 /* Nothing that a sampler could come upon is damaged, and no edge id is there twice. */
 static inline bool is_sound(const relation *r) {
     const aether_lists *l = &r->lists;
-    bool sound = aether_check_lists(r->indptr, l->num_major, r->ids, l->id_bytes, l->num_edges, l->num_minor,
+    bool sound = aether_check_lists(&(aether_lists){.num_major = l->num_major,
+                                                    .num_minor = l->num_minor,
+                                                    .num_edges = l->num_edges,
+                                                    .indptr = r->indptr,
+                                                    .indices = r->ids,
+                                                    .id_bytes = l->id_bytes},
                                     NULL, NULL) == 0;
     bool *seen = array(l->num_edges, sizeof *seen);
     for (uint64_t e = 0; sound && e < l->num_edges; e++) {

@@ -77,8 +77,9 @@ static inline id_blocks id_encode(const uint64_t *ids, uint64_t n, uint32_t id_b
     uint16_t *sizes = calloc(blocks + 1, sizeof *sizes);
     void *array = id_array(ids, n, id_bytes);
     aether_error err;
-    if (aether_encode_blocks(array, id_bytes, n, b.bytes, aether_encode_bound(n, id_bytes), sizes, &b.size,
-                             NULL, &err) != AETHER_OK)
+    if (aether_encode_blocks(
+            AE_SIZED(aether_encoding, array, n, b.bytes, aether_encode_bound(n, id_bytes), sizes, id_bytes),
+            &b.size, NULL, &err) != AETHER_OK)
         abort();
     b.bytes = realloc(b.bytes, b.size + (b.size == 0)); /* not a byte more: sanitizers watch its end */
     b.index = calloc(1, b.index_size);

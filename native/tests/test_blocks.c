@@ -275,15 +275,24 @@ TEST(arguments_are_checked) {
     uint16_t sizes[1];
     uint8_t out[600];
     aether_error err;
-    CHECK_CODE(aether_encode_blocks(ids, 2, 4, out, sizeof out, sizes, &used, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_encode_blocks(NULL, 4, 4, out, sizeof out, sizes, &used, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_encode_blocks(ids, 8, 4, out, aether_encode_bound(4, 8) - 1, sizes, &used, NULL, &err),
+    CHECK_CODE(
+        aether_encode_blocks(AE_SIZED(aether_encoding, ids, 4, out, sizeof out, sizes, 2), &used, NULL, &err),
+        AETHER_E_INVALID);
+    CHECK_CODE(aether_encode_blocks(AE_SIZED(aether_encoding, NULL, 4, out, sizeof out, sizes, 4), &used,
+                                    NULL, &err),
                AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_encode_blocks(AE_SIZED(aether_encoding, ids, 4, out, aether_encode_bound(4, 8) - 1, sizes, 8),
+                             &used, NULL, &err),
+        AETHER_E_INVALID);
     CHECK_HAS(err.message, "4 ids take up to");
     aether_task task = {.cancel = 1};
-    CHECK_CODE(aether_encode_blocks(ids, 8, 4, out, aether_encode_bound(4, 8), sizes, &used, &task, &err),
-               AETHER_E_CANCELLED);
-    CHECK_OK(aether_encode_blocks(NULL, 4, 0, NULL, 0, NULL, &used, NULL, &err), err);
+    CHECK_CODE(
+        aether_encode_blocks(AE_SIZED(aether_encoding, ids, 4, out, aether_encode_bound(4, 8), sizes, 8),
+                             &used, &task, &err),
+        AETHER_E_CANCELLED);
+    CHECK_OK(aether_encode_blocks(AE_SIZED(aether_encoding, NULL, 0, NULL, 0, NULL, 4), &used, NULL, &err),
+             err);
     CHECK_EQ(used, 0);
 }
 

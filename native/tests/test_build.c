@@ -74,8 +74,9 @@ static void check_build(const edges *e, uint32_t id_bytes, uint32_t order_bytes)
     uint64_t *indptr = malloc((e->num_major + 1) * 8), wrong = 0;
     void *indices = malloc(e->num_edges * id_bytes + 1);
     void *order = order_bytes ? malloc(e->num_edges * order_bytes + 1) : NULL;
-    CHECK_OK(aether_build_lists(e->major, e->minor, e->num_edges, e->num_major, e->num_minor, indptr, indices,
-                                id_bytes, order, order_bytes, &task, &err),
+    CHECK_OK(aether_build_lists(
+                 AE_SIZED(aether_edge_list, e->major, e->minor, e->num_edges, e->num_major, e->num_minor),
+                 AE_SIZED(aether_built_lists, indptr, indices, order, id_bytes, order_bytes), &task, &err),
              err);
     CHECK_EQ(task.total, 3 * e->num_edges);
     CHECK_EQ(task.done, task.total);
@@ -86,7 +87,12 @@ static void check_build(const edges *e, uint32_t id_bytes, uint32_t order_bytes)
     }
     CHECK_EQ(wrong, 0);
     aether_task check_task = {0};
-    CHECK_OK(aether_check_lists(indptr, e->num_major, indices, id_bytes, e->num_edges, e->num_minor,
+    CHECK_OK(aether_check_lists(&(aether_lists){.num_major = e->num_major,
+                                                .num_minor = e->num_minor,
+                                                .num_edges = e->num_edges,
+                                                .indptr = indptr,
+                                                .indices = indices,
+                                                .id_bytes = id_bytes},
                                 &check_task, &err),
              err);
     CHECK_EQ(check_task.done, check_task.total);
@@ -132,7 +138,9 @@ TEST(no_edges) {
     check_all_widths(&none);
     check_all_widths(&many);
     uint64_t indptr[3] = {9, 9, 9};
-    CHECK_CODE(aether_build_lists(NULL, NULL, 0, 2, 2, indptr, NULL, 4, NULL, 0, NULL, NULL), AETHER_OK);
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, NULL, NULL, 0, 2, 2),
+                                  AE_SIZED(aether_built_lists, indptr, NULL, NULL, 4, 0), NULL, NULL),
+               AETHER_OK);
     CHECK(indptr[0] == 0 && indptr[1] == 0 && indptr[2] == 0);
     edges_free(&e);
     edges_free(&none);
@@ -144,7 +152,9 @@ TEST(duplicates_and_self_loops_are_kept_in_order) {
     uint64_t indptr[4];
     uint32_t indices[5], order[5];
     aether_error err = {0};
-    CHECK_OK(aether_build_lists(major, minor, 5, 3, 3, indptr, indices, 4, order, 4, NULL, &err), err);
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, major, minor, 5, 3, 3),
+                                AE_SIZED(aether_built_lists, indptr, indices, order, 4, 4), NULL, &err),
+             err);
     const uint32_t want_indices[] = {2, 2, 1, 1, 0}, want_order[] = {1, 4, 0, 2, 3};
     const uint64_t want_indptr[] = {0, 2, 5, 5};
     CHECK(!memcmp(indices, want_indices, sizeof indices) && !memcmp(order, want_order, sizeof order));
@@ -156,11 +166,12 @@ TEST(ids_at_the_bounds_of_four_and_eight_bytes) {
     uint64_t indptr[3], indices64[2];
     uint32_t indices[2];
     aether_error err = {0};
-    CHECK_OK(
-        aether_build_lists(major, minor, 2, 2, UINT64_C(1) << 32, indptr, indices, 4, NULL, 0, NULL, &err),
-        err);
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, major, minor, 2, 2, UINT64_C(1) << 32),
+                                AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, &err),
+             err);
     CHECK(indices[0] == 0 && indices[1] == UINT32_MAX);
-    CHECK_OK(aether_build_lists(major, wide, 2, 2, INT64_MAX, indptr, indices64, 8, NULL, 0, NULL, &err),
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, major, wide, 2, 2, INT64_MAX),
+                                AE_SIZED(aether_built_lists, indptr, indices64, NULL, 8, 0), NULL, &err),
              err);
     CHECK(indices64[0] == 7 && indices64[1] == INT64_MAX - 1);
 }
@@ -168,8 +179,9 @@ TEST(ids_at_the_bounds_of_four_and_eight_bytes) {
 static int64_t bad_ids(edges *e, aether_error *err) {
     uint64_t *indptr = malloc((e->num_major + 1) * 8);
     uint32_t *indices = malloc((e->num_edges + 1) * 4);
-    int rc = aether_build_lists(e->major, e->minor, e->num_edges, e->num_major, e->num_minor, indptr, indices,
-                                4, NULL, 0, NULL, err);
+    int rc = aether_build_lists(
+        AE_SIZED(aether_edge_list, e->major, e->minor, e->num_edges, e->num_major, e->num_minor),
+        AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, err);
     free(indptr);
     free(indices);
     CHECK_EQ(rc, AETHER_E_RANGE);
@@ -214,9 +226,11 @@ TEST(edges_without_nodes_are_out_of_range) {
     const int64_t id = 0;
     uint64_t indptr[2];
     uint32_t indices[1];
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 0, 1, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 0, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_RANGE);
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 1, 0, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 1, 0),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_RANGE);
 }
 
@@ -225,21 +239,29 @@ TEST(arguments_are_checked) {
     const uint64_t u32 = UINT64_C(1) << 32;
     uint64_t indptr[2], order[1];
     uint32_t indices[1];
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 1, 1, indptr, indices, 5, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 1, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 5, 0), NULL, NULL),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 1, 1, indptr, indices, 4, order, 2, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 1, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, order, 4, 2), NULL, NULL),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_build_lists(NULL, &id, 1, 1, 1, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, NULL, &id, 1, 1, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 1, 1, NULL, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 1, 1),
+                                  AE_SIZED(aether_built_lists, NULL, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_build_lists(&id, &id, 1, 1, u32 + 1, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, 1, u32 + 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_LIMIT);
-    CHECK_CODE(aether_build_lists(&id, &id, u32 + 1, 1, 1, indptr, indices, 4, order, 4, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, u32 + 1, 1, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, order, 4, 4), NULL, NULL),
                AETHER_E_LIMIT);
-    CHECK_CODE(aether_build_lists(&id, &id, 1, UINT64_MAX, 1, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, 1, UINT64_MAX, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_LIMIT);
-    CHECK_CODE(aether_build_lists(&id, &id, UINT64_MAX, 1, 1, indptr, indices, 4, NULL, 0, NULL, NULL),
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, &id, &id, UINT64_MAX, 1, 1),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, NULL),
                AETHER_E_LIMIT);
 }
 
@@ -249,11 +271,17 @@ TEST(a_cancelled_build_says_so) {
     uint32_t *indices = malloc(e.num_edges * 4);
     aether_task task = {.cancel = 1};
     aether_error err = {0};
-    CHECK_CODE(
-        aether_build_lists(e.major, e.minor, e.num_edges, 100, 100, indptr, indices, 4, NULL, 0, &task, &err),
-        AETHER_E_CANCELLED);
+    CHECK_CODE(aether_build_lists(AE_SIZED(aether_edge_list, e.major, e.minor, e.num_edges, 100, 100),
+                                  AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), &task, &err),
+               AETHER_E_CANCELLED);
     CHECK_EQ(err.code, AETHER_E_CANCELLED);
-    CHECK_CODE(aether_check_lists(e.indptr, 100, indices, 4, e.num_edges, 100, &task, &err),
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 100,
+                                                  .num_minor = 100,
+                                                  .num_edges = e.num_edges,
+                                                  .indptr = e.indptr,
+                                                  .indices = indices,
+                                                  .id_bytes = 4},
+                                  &task, &err),
                AETHER_E_CANCELLED);
     free(indices);
     edges_free(&e);
@@ -314,29 +342,106 @@ TEST(check_lists_names_the_fault) {
     uint64_t indptr[] = {0, 2, 2, 4}, wide[] = {0, 5, 9, 1};
     uint32_t ids[] = {0, 5, 9, 1};
     aether_error err = {0};
-    CHECK_OK(aether_check_lists(indptr, 3, ids, 4, 4, 10, NULL, &err), err);
-    CHECK_OK(aether_check_lists(indptr, 3, wide, 8, 4, 10, NULL, &err), err);
-    CHECK_CODE(aether_check_lists(indptr, 3, ids, 4, 4, 9, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_OK(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                .num_minor = 10,
+                                                .num_edges = 4,
+                                                .indptr = indptr,
+                                                .indices = ids,
+                                                .id_bytes = 4},
+                                NULL, &err),
+             err);
+    CHECK_OK(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                .num_minor = 10,
+                                                .num_edges = 4,
+                                                .indptr = indptr,
+                                                .indices = wide,
+                                                .id_bytes = 8},
+                                NULL, &err),
+             err);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 9,
+                                                  .num_edges = 4,
+                                                  .indptr = indptr,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK(err.position == 2 && err.value == 9);
-    CHECK_CODE(aether_check_lists(indptr, 3, wide, 8, 4, 5, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 5,
+                                                  .num_edges = 4,
+                                                  .indptr = indptr,
+                                                  .indices = wide,
+                                                  .id_bytes = 8},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK(err.position == 1 && err.value == 5);
-    CHECK_CODE(aether_check_lists(indptr, 3, ids, 4, 5, 10, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 5,
+                                                  .indptr = indptr,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK(err.position == 3 && err.value == 4);
-    CHECK_CODE(aether_check_lists(indptr, 3, ids, 2, 4, 10, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_check_lists(NULL, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 4,
+                                                  .indptr = indptr,
+                                                  .indices = ids,
+                                                  .id_bytes = 2},
+                                  NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 4,
+                                                  .indptr = NULL,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_INVALID);
     indptr[1] = UINT64_MAX;
-    CHECK_CODE(aether_check_lists(indptr, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 4,
+                                                  .indptr = indptr,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK(err.position == 1);
     CHECK_HAS(err.message, "list 1 ends at 2");
     indptr[0] = 1;
-    CHECK_CODE(aether_check_lists(indptr, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 4,
+                                                  .indptr = indptr,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 0);
     const uint64_t last_goes_back[] = {0, 2, 5, 4};
-    CHECK_CODE(aether_check_lists(last_goes_back, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = 3,
+                                                  .num_minor = 10,
+                                                  .num_edges = 4,
+                                                  .indptr = last_goes_back,
+                                                  .indices = ids,
+                                                  .id_bytes = 4},
+                                  NULL, &err),
+               AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 2);
     CHECK_HAS(err.message, "list 2 ends at 4");
     uint64_t empty = 0;
-    CHECK_OK(aether_check_lists(&empty, 0, NULL, 4, 0, 0, NULL, &err), err);
+    CHECK_OK(aether_check_lists(&(aether_lists){.num_major = 0,
+                                                .num_minor = 0,
+                                                .num_edges = 0,
+                                                .indptr = &empty,
+                                                .indices = NULL,
+                                                .id_bytes = 4},
+                                NULL, &err),
+             err);
 }
 
 TEST(check_lists_finds_the_first_fault_in_large_input) {
@@ -351,15 +456,36 @@ TEST(check_lists_finds_the_first_fault_in_large_input) {
     indptr[n] = n;
     uint64_t first = 250000 + (7 - 250000 % 7) % 7;
     FOR_THREADS() {
-        CHECK_CODE(aether_check_lists(indptr, n, ids, 4, n, 50000, NULL, &err), AETHER_E_CORRUPT);
+        CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = n,
+                                                      .num_minor = 50000,
+                                                      .num_edges = n,
+                                                      .indptr = indptr,
+                                                      .indices = ids,
+                                                      .id_bytes = 4},
+                                      NULL, &err),
+                   AETHER_E_CORRUPT);
         CHECK_EQ(err.position, first);
-        CHECK_CODE(aether_check_lists(indptr, n, wide, 8, n, 50000, NULL, &err), AETHER_E_CORRUPT);
+        CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = n,
+                                                      .num_minor = 50000,
+                                                      .num_edges = n,
+                                                      .indptr = indptr,
+                                                      .indices = wide,
+                                                      .id_bytes = 8},
+                                      NULL, &err),
+                   AETHER_E_CORRUPT);
         CHECK_EQ(err.position, first);
     }
     for (uint64_t i = 200000; i < n; i += 1000)
         indptr[i + 1] = 5;
     FOR_THREADS() {
-        CHECK_CODE(aether_check_lists(indptr, n, ids, 4, n, 50000, NULL, &err), AETHER_E_CORRUPT);
+        CHECK_CODE(aether_check_lists(&(aether_lists){.num_major = n,
+                                                      .num_minor = 50000,
+                                                      .num_edges = n,
+                                                      .indptr = indptr,
+                                                      .indices = ids,
+                                                      .id_bytes = 4},
+                                      NULL, &err),
+                   AETHER_E_CORRUPT);
         CHECK(err.position == 200000 && err.value == 5);
     }
     aether_set_num_threads(0, NULL);
@@ -376,9 +502,9 @@ static uint64_t hash_lists(const uint64_t *indptr, uint64_t lists, const void *i
     aether_error err = {0};
     for (uint64_t at = 0; at < n; at += piece) {
         uint64_t some = n - at < piece ? n - at : piece;
-        CHECK_OK(aether_hash_edges(indptr, lists, (const char *)ids + at * bytes, bytes,
-                                   edge_ids ? edge_ids + at : NULL, 8, at, some, transposed, 42, &sum, NULL,
-                                   &err),
+        CHECK_OK(aether_hash_edges(AE_SIZED(aether_edge_run, indptr, lists, (const char *)ids + at * bytes,
+                                            edge_ids ? edge_ids + at : NULL, bytes, 8, at, some),
+                                   transposed, 42, &sum, NULL, &err),
                  err);
     }
     return sum;
@@ -398,18 +524,18 @@ TEST(edges_have_one_hash_in_any_order) {
         for (int e = 0; e < EDGES; e++) /* many lists are empty, many edges parallel */
             ends[i][e] = (int64_t)(test_random(&seed) % (i ? NODES : 200));
     }
-    CHECK_OK(
-        aether_build_lists(ends[1], ends[0], EDGES, NODES, NODES, indptr[0], ids[0], 4, NULL, 8, NULL, &err),
-        err);
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, ends[1], ends[0], EDGES, NODES, NODES),
+                                AE_SIZED(aether_built_lists, indptr[0], ids[0], NULL, 4, 8), NULL, &err),
+             err);
     for (uint64_t v = 0; v < NODES; v++) /* the edges as their positions among the first lists say */
         for (uint64_t p = indptr[0][v]; p < indptr[0][v + 1]; p++) {
             ends[0][p] = ids[0][p];
             ends[1][p] = (int64_t)v;
             wide[p] = ids[0][p];
         }
-    CHECK_OK(
-        aether_build_lists(ends[0], ends[1], EDGES, NODES, NODES, indptr[1], ids[1], 4, order, 8, NULL, &err),
-        err);
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, ends[0], ends[1], EDGES, NODES, NODES),
+                                AE_SIZED(aether_built_lists, indptr[1], ids[1], order, 4, 8), NULL, &err),
+             err);
     FOR_THREADS() {
         uint64_t hash = hash_lists(indptr[0], NODES, ids[0], 4, NULL, EDGES, 0, EDGES);
         CHECK_EQ(hash_lists(indptr[0], NODES, wide, 8, NULL, EDGES, 0, 7777), hash);
@@ -440,11 +566,14 @@ TEST(edges_have_one_hash_in_any_order) {
     aether_set_num_threads(0, NULL);
     uint64_t sum = 0;
     aether_task task = {.cancel = 1};
-    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 8, order, 8, 0, EDGES, 0, 1, &sum, &task, &err),
+    CHECK_EQ(aether_hash_edges(AE_SIZED(aether_edge_run, NULL, 0, NULL, order, 8, 8, 0, EDGES), 0, 1, &sum,
+                               &task, &err),
              AETHER_E_CANCELLED);
-    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 3, order, 8, 0, EDGES, 0, 1, &sum, NULL, &err),
+    CHECK_EQ(aether_hash_edges(AE_SIZED(aether_edge_run, NULL, 0, NULL, order, 3, 8, 0, EDGES), 0, 1, &sum,
+                               NULL, &err),
              AETHER_E_INVALID);
-    CHECK_EQ(aether_hash_edges(NULL, 0, NULL, 8, order, 8, 0, EDGES, 0, 1, NULL, NULL, &err),
+    CHECK_EQ(aether_hash_edges(AE_SIZED(aether_edge_run, NULL, 0, NULL, order, 8, 8, 0, EDGES), 0, 1, NULL,
+                               NULL, &err),
              AETHER_E_INVALID);
     CHECK_EQ(sum, 0);
     for (int i = 0; i < 2; i++) {

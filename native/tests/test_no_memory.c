@@ -63,7 +63,9 @@ static void prepare(void) {
         dst[e] = e < HUB_EDGES ? HUB : (int64_t)(test_random(&state) % NODES);
         weights[e] = (float)(1 + test_random(&state) % 3);
     }
-    CHECK_OK(aether_build_lists(dst, src, EDGES, NODES, NODES, indptr, indices, 4, NULL, 0, NULL, &err), err);
+    CHECK_OK(aether_build_lists(AE_SIZED(aether_edge_list, dst, src, EDGES, NODES, NODES),
+                                AE_SIZED(aether_built_lists, indptr, indices, NULL, 4, 0), NULL, &err),
+             err);
     for (uint64_t v = 0; v < NODES; v++)
         for (uint64_t p = indptr[v]; p < indptr[v + 1]; p++)
             times[p] = (int64_t)(p - indptr[v]);
@@ -183,7 +185,8 @@ SWEEP(build, {
     static uint64_t offsets[NODES + 1];
     static uint32_t ids[EDGES];
     static uint32_t order[EDGES];
-    rc = aether_build_lists(dst, src, EDGES, NODES, NODES, offsets, ids, 4, order, 4, NULL, err);
+    rc = aether_build_lists(AE_SIZED(aether_edge_list, dst, src, EDGES, NODES, NODES),
+                            AE_SIZED(aether_built_lists, offsets, ids, order, 4, 4), NULL, err);
     return rc;
 })
 
@@ -195,10 +198,15 @@ SWEEP(records, {
     static uint32_t order[EDGES];
     const aether_column column = {.data = weights, .bytes = 4};
     const aether_field major = {.offset = 0, .dtype = AETHER_U32};
-    rc = aether_records_pack(dst, src, EDGES, 4, &column, 1, packed, sizeof packed, err);
+    rc = aether_records_pack(AE_SIZED(aether_record_columns, dst, src, EDGES, &column, 1, 4), packed,
+                             sizeof packed, err);
     if (!rc)
-        rc = aether_records_partition(packed, EDGES, 12, major, 0, 7, 8, counts, parted, NULL, err);
-    return rc ? rc : aether_records_order(packed, EDGES, 12, 4, 0, NODES, NULL, NULL, 1, ends, order, err);
+        rc = aether_records_partition(AE_SIZED(aether_records, packed, EDGES, 12),
+                                      AE_SIZED(aether_partition, 0, 8, major, 7), counts, parted, NULL, err);
+    return rc ? rc
+              : aether_records_order(AE_SIZED(aether_records, packed, EDGES, 12, 4),
+                                     AE_SIZED(aether_record_order, 0, NODES, NULL, NULL, 1), ends, order,
+                                     err);
 })
 
 /* ---- orders of nodes -------------------------------------------------------------------- */

@@ -24,8 +24,10 @@ static void check_pack(uint64_t n, uint32_t id_bytes, uint32_t width) {
     }
     aether_column columns[] = {{column, width, 0}};
     aether_error err = {0};
-    CHECK_OK(aether_records_pack(major, minor, n, id_bytes, columns, width != 0, records, n * bytes, &err),
-             err);
+    CHECK_OK(
+        aether_records_pack(AE_SIZED(aether_record_columns, major, minor, n, columns, width != 0, id_bytes),
+                            records, n * bytes, &err),
+        err);
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < n; i++) {
         const char *record = (const char *)records + i * bytes;
@@ -60,16 +62,24 @@ TEST(pack_names_an_id_that_does_not_fit) {
     FOR_THREADS() {
         minor[150000] = INT64_C(1) << 32;
         major[150001] = -1;
-        CHECK_EQ(aether_records_pack(major, minor, N, 4, NULL, 0, records, N * 8, &err), AETHER_E_RANGE);
+        CHECK_EQ(aether_records_pack(AE_SIZED(aether_record_columns, major, minor, N, NULL, 0, 4), records,
+                                     N * 8, &err),
+                 AETHER_E_RANGE);
         CHECK_EQ(err.position, 150000);
         CHECK_EQ(err.value, INT64_C(1) << 32);
-        CHECK_EQ(aether_records_pack(major, minor, N, 8, NULL, 0, records, N * 16, &err), AETHER_E_RANGE);
+        CHECK_EQ(aether_records_pack(AE_SIZED(aether_record_columns, major, minor, N, NULL, 0, 8), records,
+                                     N * 16, &err),
+                 AETHER_E_RANGE);
         CHECK_EQ(err.position, 150001);
         CHECK_EQ(err.value, -1);
         CHECK_HAS(err.message, "major");
     }
-    CHECK_EQ(aether_records_pack(major, minor, N, 5, NULL, 0, records, N * 10, &err), AETHER_E_INVALID);
-    CHECK_EQ(aether_records_pack(major, minor, 2, 4, NULL, 0, records, 15, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_records_pack(AE_SIZED(aether_record_columns, major, minor, N, NULL, 0, 5), records,
+                                 N * 10, &err),
+             AETHER_E_INVALID);
+    CHECK_EQ(
+        aether_records_pack(AE_SIZED(aether_record_columns, major, minor, 2, NULL, 0, 4), records, 15, &err),
+        AETHER_E_INVALID);
     CHECK_HAS(err.message, "2 records of 8 bytes do not fill 15");
     free(major);
     free(minor);
@@ -107,7 +117,9 @@ static void check_partition(uint64_t n, uint32_t bytes, uint64_t low, uint32_t s
     aether_error err = {0};
     aether_task task = {0};
     aether_field field = {0, AETHER_U64};
-    CHECK_OK(aether_records_partition(records, n, bytes, field, low, shift, parts, counts, out, &task, &err),
+    CHECK_OK(aether_records_partition(AE_SIZED(aether_records, records, n, bytes),
+                                      AE_SIZED(aether_partition, low, parts, field, shift), counts, out,
+                                      &task, &err),
              err);
     CHECK_EQ(task.done, 2 * n);
     uint64_t place = 0, wrong = 0;
@@ -147,7 +159,9 @@ TEST(partition_by_ids_beyond_32_bits) {
     uint64_t counts[8] = {0}, out[3][2];
     aether_error err = {0};
     aether_field field = {0, AETHER_U64};
-    CHECK_OK(aether_records_partition(records, 3, 16, field, 0, 40, 8, counts, out, NULL, &err), err);
+    CHECK_OK(aether_records_partition(AE_SIZED(aether_records, records, 3, 16),
+                                      AE_SIZED(aether_partition, 0, 8, field, 40), counts, out, NULL, &err),
+             err);
     CHECK_EQ(counts[3], 1);
     CHECK_EQ(counts[5], 2);
     CHECK_EQ(out[0][1], 1);
@@ -160,22 +174,28 @@ TEST(partition_refuses_keys_outside) {
     uint64_t counts[8], out[3];
     aether_error err = {0};
     aether_field field = {0, AETHER_U32};
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 0, 0, 8, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 0, 8, field, 0), counts, out, NULL, &err),
              AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
     CHECK_EQ(err.value, 8); /* just behind the last part */
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 3, 0, 8, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 3, 8, field, 0), counts, out, NULL, &err),
              AETHER_E_RANGE);
     CHECK_EQ(err.position, 2);
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 0, 64, 8, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 0, 8, field, 64), counts, out, NULL, &err),
              AETHER_E_INVALID);
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 0, 0, 0, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 0, 0, field, 0), counts, out, NULL, &err),
              AETHER_E_INVALID);
     field.offset = 5;
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 0, 0, 8, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 0, 8, field, 0), counts, out, NULL, &err),
              AETHER_E_INVALID);
     field = (aether_field){0, AETHER_F32};
-    CHECK_EQ(aether_records_partition(records, 3, 8, field, 0, 0, 8, counts, out, NULL, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 3, 8),
+                                      AE_SIZED(aether_partition, 0, 8, field, 0), counts, out, NULL, &err),
              AETHER_E_INVALID);
 }
 
@@ -184,7 +204,8 @@ TEST(partition_can_be_cancelled) {
     aether_error err = {0};
     aether_task task = {.cancel = 1};
     aether_field field = {0, AETHER_U64};
-    CHECK_EQ(aether_records_partition(records, 64, 8, field, 0, 0, 8, counts, out, &task, &err),
+    CHECK_EQ(aether_records_partition(AE_SIZED(aether_records, records, 64, 8),
+                                      AE_SIZED(aether_partition, 0, 8, field, 0), counts, out, &task, &err),
              AETHER_E_CANCELLED);
 }
 
@@ -237,8 +258,10 @@ static void check_order(uint32_t n, uint32_t lists, uint32_t minors, int row, in
     qsort(expected, kept, 4, compare);
     aether_field row_field = {8, AETHER_U64}, time_field = {16, AETHER_I64};
     aether_error err = {0};
-    CHECK_OK(aether_records_order(edges, n, sizeof *edges, 4, low, lists, row ? &row_field : NULL,
-                                  time ? &time_field : NULL, (uint32_t)unique, ends, order, &err),
+    CHECK_OK(aether_records_order(AE_SIZED(aether_records, edges, n, sizeof *edges, 4),
+                                  AE_SIZED(aether_record_order, low, lists, row ? &row_field : NULL,
+                                           time ? &time_field : NULL, (uint32_t)unique),
+                                  ends, order, &err),
              err);
     CHECK_EQ(ends[lists - 1], kept);
     CHECK(memcmp(order, expected, kept * 4) == 0);
@@ -270,9 +293,13 @@ TEST(order_of_pairs_and_of_wide_ids) {
     uint64_t wide[] = {(UINT64_C(1) << 40) + 2, 9, UINT64_C(1) << 40, 8, (UINT64_C(1) << 40) + 2, 7}, ends[3];
     uint32_t order[3];
     aether_error err = {0};
-    CHECK_OK(aether_records_order(pairs, 3, 8, 4, 0, 3, NULL, NULL, 0, ends, order, &err), err);
+    CHECK_OK(aether_records_order(AE_SIZED(aether_records, pairs, 3, 8, 4),
+                                  AE_SIZED(aether_record_order, 0, 3, NULL, NULL, 0), ends, order, &err),
+             err);
     CHECK(order[0] == 1 && order[1] == 0 && order[2] == 2 && ends[0] == 1 && ends[1] == 1 && ends[2] == 3);
-    CHECK_OK(aether_records_order(wide, 3, 16, 8, UINT64_C(1) << 40, 3, NULL, NULL, 0, ends, order, &err),
+    CHECK_OK(aether_records_order(AE_SIZED(aether_records, wide, 3, 16, 8),
+                                  AE_SIZED(aether_record_order, UINT64_C(1) << 40, 3, NULL, NULL, 0), ends,
+                                  order, &err),
              err);
     CHECK(order[0] == 1 && order[1] == 0 && order[2] == 2 && ends[0] == 1 && ends[1] == 1 && ends[2] == 3);
 }
@@ -282,13 +309,19 @@ TEST(order_refuses_what_it_cannot_do) {
     uint64_t ends[3];
     aether_error err = {0};
     aether_field outside = {4, AETHER_U64};
-    CHECK_EQ(aether_records_order(pairs, 2, 8, 4, 0, 3, NULL, NULL, 0, ends, order, &err), AETHER_E_RANGE);
+    CHECK_EQ(aether_records_order(AE_SIZED(aether_records, pairs, 2, 8, 4),
+                                  AE_SIZED(aether_record_order, 0, 3, NULL, NULL, 0), ends, order, &err),
+             AETHER_E_RANGE);
     CHECK_EQ(err.position, 1);
     CHECK_EQ(err.value, 5);
-    CHECK_EQ(aether_records_order(pairs, 2, 8, 4, 0, 3, &outside, NULL, 0, ends, order, &err),
+    CHECK_EQ(aether_records_order(AE_SIZED(aether_records, pairs, 2, 8, 4),
+                                  AE_SIZED(aether_record_order, 0, 3, &outside, NULL, 0), ends, order, &err),
              AETHER_E_INVALID);
-    CHECK_EQ(aether_records_order(pairs, 2, 8, 2, 0, 3, NULL, NULL, 0, ends, order, &err), AETHER_E_INVALID);
-    CHECK_EQ(aether_records_order(pairs, UINT32_MAX, 8, 4, 0, 3, NULL, NULL, 0, ends, order, &err),
+    CHECK_EQ(aether_records_order(AE_SIZED(aether_records, pairs, 2, 8, 2),
+                                  AE_SIZED(aether_record_order, 0, 3, NULL, NULL, 0), ends, order, &err),
+             AETHER_E_INVALID);
+    CHECK_EQ(aether_records_order(AE_SIZED(aether_records, pairs, UINT32_MAX, 8, 4),
+                                  AE_SIZED(aether_record_order, 0, 3, NULL, NULL, 0), ends, order, &err),
              AETHER_E_LIMIT);
 }
 
@@ -297,7 +330,8 @@ TEST(order_refuses_what_it_cannot_do) {
 static uint64_t hash_of(const uint8_t *items, uint64_t n, uint32_t bytes, uint64_t first) {
     uint64_t sum = 0;
     aether_error err = {0};
-    CHECK_OK(aether_hash_items(items, n, bytes, first, NULL, NULL, 0, &sum, &err), err);
+    CHECK_OK(aether_hash_items(AE_SIZED(aether_items, items, n, first, bytes), NULL, NULL, 0, &sum, &err),
+             err);
     return sum;
 }
 
@@ -320,7 +354,9 @@ TEST(checksums_of_pieces_add_up) {
             uint64_t sum = 0;
             CHECK_EQ(hash_of(items, cut, bytes, 0) + hash_of(items + cut * bytes, N - cut, bytes, cut),
                      whole);
-            CHECK_OK(aether_hash_items(items, N, bytes, 0, begins, counts, PARTS, sums, &err), err);
+            CHECK_OK(aether_hash_items(AE_SIZED(aether_items, items, N, 0, bytes), begins, counts, PARTS,
+                                       sums, &err),
+                     err);
             for (uint64_t i = 0; i < PARTS; i++)
                 sum += sums[i];
             CHECK_EQ(sum, whole);
@@ -332,10 +368,13 @@ TEST(checksums_of_pieces_add_up) {
     aether_set_num_threads(0, NULL);
     CHECK_EQ(hash_of(NULL, 0, 8, 0), 0);
     counts[PARTS - 1]++;
-    CHECK_EQ(aether_hash_items(items, N, 4, 0, begins, counts, PARTS, sums, &err), AETHER_E_RANGE);
+    CHECK_EQ(aether_hash_items(AE_SIZED(aether_items, items, N, 0, 4), begins, counts, PARTS, sums, &err),
+             AETHER_E_RANGE);
     CHECK_EQ(err.position, PARTS - 1);
-    CHECK_EQ(aether_hash_items(items, N, 0, 0, NULL, NULL, 0, sums, &err), AETHER_E_INVALID);
-    CHECK_EQ(aether_hash_items(items, N, 4, 0, NULL, counts, PARTS, sums, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_hash_items(AE_SIZED(aether_items, items, N, 0, 0), NULL, NULL, 0, sums, &err),
+             AETHER_E_INVALID);
+    CHECK_EQ(aether_hash_items(AE_SIZED(aether_items, items, N, 0, 4), NULL, counts, PARTS, sums, &err),
+             AETHER_E_INVALID);
     free(items);
 }
 

@@ -6,7 +6,8 @@
 #define ROOM 8
 
 static int parse(const char *text, uint32_t columns, int64_t *out, uint64_t *rows, aether_error *err) {
-    return aether_parse_integers(text, strlen(text), ',', columns, ROOM, out, rows, err);
+    return aether_parse_integers(text, strlen(text),
+                                 AE_SIZED(aether_integer_columns, out, ROOM, columns, ','), rows, err);
 }
 
 TEST_ONE_THREAD(plain_lines) {

@@ -19,20 +19,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "native").exists(), reason="no sourc
 
 #: Functions with more than seven arguments. No more of them: options and results form a struct.
 MANY_ARGUMENTS = {
-    "aether/build.h": {
-        "aether_build_lists",
-        "aether_check_lists",
-        "aether_encode_blocks",
-        "aether_hash_edges",
-        "aether_hash_items",
-        "aether_order_degrees",
-        "aether_order_fill",
-        "aether_order_rabbit",
-        "aether_parse_integers",
-        "aether_records_order",
-        "aether_records_pack",
-        "aether_records_partition",
-    },
+    "aether/build.h": {"aether_order_degrees", "aether_order_fill", "aether_order_rabbit"},
     "aether/experimental.h": {
         "aether_rdma_read",
     },

@@ -33,22 +33,47 @@ extern "C" {
 
 /* ---- Building lists ------------------------------------------------------ */
 
-/* Sort an edge list into compressed lists, by a stable counting sort.
- *   major[E], minor[E]  ids to group by / to store (CSC: major = dst, minor = src)
- *   indptr[num_major+1], indices[E] of id_bytes (4|8), order[E] of order_bytes
- *   (4|8; may be NULL): input row at each output position.
- * AETHER_E_RANGE names the first bad id: position is the row, value the id.
- * err->message says whether it was major or minor. `task` counts row visits, 3 per edge. */
-int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_edges, uint64_t num_major,
-                       uint64_t num_minor, uint64_t *indptr, void *indices, uint32_t id_bytes, void *order,
-                       uint32_t order_bytes, aether_task *task, aether_error *err);
+/* Edges: major[num_edges] are the ids to group by, minor those to store (CSC: major = dst, minor = src). */
+typedef struct aether_edge_list {
+    uint64_t size; /* sizeof(aether_edge_list) */
+    const int64_t *major, *minor;
+    uint64_t num_edges;
+    uint64_t num_major; /* ids are below these */
+    uint64_t num_minor;
+} aether_edge_list;
 
-/* Parse lines of num_columns plain integers (1 to 18 digits), between single delimiters, into
- * out[num_columns][room]; num_rows gets the number of lines. Empty lines are skipped.
- * AETHER_E_FORMAT: a line of any other form, or more than `room` lines; position is the byte
- * at which that line begins. */
-int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint32_t num_columns,
-                          uint64_t room, int64_t *out, uint64_t *num_rows, aether_error *err);
+/* Where lists are built: indptr[num_major + 1], indices[num_edges] of id_bytes (4|8), and in order[num_edges]
+ * of order_bytes (4|8; may be NULL) the input row at each output position. */
+typedef struct aether_built_lists {
+    uint64_t size; /* sizeof(aether_built_lists) */
+    uint64_t *indptr;
+    void *indices;
+    void *order;
+    uint32_t id_bytes;
+    uint32_t order_bytes; /* of no matter without `order` */
+} aether_built_lists;
+
+/* Sort an edge list into compressed lists, by a stable counting sort. AETHER_E_RANGE names the first bad id:
+ * position is the row, value the id; err->message says whether it was major or minor. `task` counts row
+ * visits, 3 per edge. */
+int aether_build_lists(const aether_edge_list *edges, const aether_built_lists *out, aether_task *task,
+                       aether_error *err);
+
+/* Columns of integers, out[num_columns][room]. */
+typedef struct aether_integer_columns {
+    uint64_t size; /* sizeof(aether_integer_columns) */
+    int64_t *out;
+    uint64_t room; /* lines */
+    uint32_t num_columns;
+    char delimiter;
+    char reserved[3];
+} aether_integer_columns;
+
+/* Parse lines of num_columns plain integers (1 to 18 digits), between single delimiters; num_rows gets the
+ * number of lines. Empty lines are skipped. AETHER_E_FORMAT: a line of any other form, or more than `room`
+ * lines; position is the byte at which that line begins. */
+int aether_parse_integers(const char *text, uint64_t text_size, const aether_integer_columns *columns,
+                          uint64_t *num_rows, aether_error *err);
 
 /* Find the smallest and the largest of n ids; both are -1 if n is 0. */
 int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max, aether_error *err);
@@ -56,27 +81,50 @@ int aether_id_bounds(const int64_t *ids, uint64_t n, int64_t *min, int64_t *max,
 /* Check that indptr ascends from 0 to num_edges and that every index is below num_minor. With
  * indices NULL, indptr alone is checked. AETHER_E_CORRUPT names the first bad list or position.
  * `task` counts lists and edges. */
-int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
-                       uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err);
+int aether_check_lists(const aether_lists *lists, aether_task *task, aether_error *err);
 
-/* Add to *sum a keyed hash of n edges that does not depend on their order. Edge i is at position
- * begin + i. It goes from the list that holds this position to minor[i] (`transposed`: the other
- * way) and has the id edge_ids[i]. Without indptr or minor (NULL) that end counts as 0; without
- * edge_ids the id is the position. Other edges give another sum, except with a chance of about
- * 1 in 2^64 for edges that were made without knowing the key. `task` counts edges. */
-int aether_hash_edges(const uint64_t *indptr, uint64_t num_major, const void *minor, uint32_t id_bytes,
-                      const void *edge_ids, uint32_t edge_id_bytes, uint64_t begin, uint64_t n,
-                      uint32_t transposed, uint64_t key, uint64_t *sum, aether_task *task, aether_error *err);
+/* The n edges from position `begin` on. Edge i of them goes from the list that holds its position to
+ * minor[i], and has the id edge_ids[i]. Without indptr or minor (NULL) that end counts as 0; without edge_ids
+ * the id is the position. */
+typedef struct aether_edge_run {
+    uint64_t size;          /* sizeof(aether_edge_run) */
+    const uint64_t *indptr; /* [num_major + 1], of all lists */
+    uint64_t num_major;
+    const void *minor;
+    const void *edge_ids;
+    uint32_t id_bytes;      /* of minor: 4|8 */
+    uint32_t edge_id_bytes; /* 4|8 */
+    uint64_t begin;
+    uint64_t n;
+} aether_edge_run;
+
+/* Add to *sum a keyed hash of edges that does not depend on their order (`transposed`: they go the other
+ * way). Other edges give another sum, except with a chance of about 1 in 2^64 for edges that were made
+ * without knowing the key. `task` counts edges. */
+int aether_hash_edges(const aether_edge_run *edges, uint32_t transposed, uint64_t key, uint64_t *sum,
+                      aether_task *task, aether_error *err);
 
 /* ---- Compressed ids (FORMAT.md, src/topology/blocks.h) ------------------- */
 
 /* Return the most bytes that aether_encode_blocks() may need for n ids of id_bytes (4|8). */
 uint64_t aether_encode_bound(uint64_t n, uint32_t id_bytes);
-/* Encode n ids of id_bytes (4|8) into blocks, with all threads. The blocks take the first `used`
- * bytes of `out`, whose `room` is at least aether_encode_bound(); sizes[ceil(n / 128)] gets the
- * bytes of each. Another call may go on behind them if n is a multiple of 128. `task` counts ids. */
-int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint64_t room,
-                         uint16_t *sizes, uint64_t *used, aether_task *task, aether_error *err);
+/* Ids to encode, and where their blocks go: their bytes to `out`, whose `room` is at least
+ * aether_encode_bound(), the size of each to sizes[ceil(n / 128)]. */
+typedef struct aether_encoding {
+    uint64_t size; /* sizeof(aether_encoding) */
+    const void *ids;
+    uint64_t n;
+    void *out;
+    uint64_t room;
+    uint16_t *sizes;
+    uint32_t id_bytes; /* 4|8 */
+    uint32_t reserved;
+} aether_encoding;
+
+/* Encode ids into blocks, with all threads. The blocks take the first `used` bytes of `out`. Another call may
+ * go on behind them if n is a multiple of 128. `task` counts ids. */
+int aether_encode_blocks(const aether_encoding *encoding, uint64_t *used, aether_task *task,
+                         aether_error *err);
 
 /* ---- Edges as records ---------------------------------------------------- */
 
@@ -94,39 +142,82 @@ typedef struct aether_field {
     uint32_t dtype;
 } aether_field;
 
-/* Pack n rows of columns into records, which take exactly `size` bytes (else AETHER_E_INVALID).
+/* Rows to pack: ids and columns[num_columns]. */
+typedef struct aether_record_columns {
+    uint64_t size; /* sizeof(aether_record_columns) */
+    const int64_t *major, *minor;
+    uint64_t n;
+    const aether_column *columns;
+    uint32_t num_columns;
+    uint32_t id_bytes;
+} aether_record_columns;
+
+/* Records, one after the other. */
+typedef struct aether_records {
+    uint64_t size; /* sizeof(aether_records) */
+    const void *data;
+    uint64_t n;
+    uint32_t record_bytes;
+    uint32_t id_bytes; /* for aether_records_order() */
+} aether_records;
+
+/* Pack rows into records, which take exactly `records_size` bytes (else AETHER_E_INVALID).
  * AETHER_E_RANGE: an id does not fit id_bytes; position is the row, value the id. */
-int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, uint32_t id_bytes,
-                        const aether_column *columns, uint32_t num_columns, void *records, uint64_t size,
+int aether_records_pack(const aether_record_columns *rows, void *records, uint64_t records_size,
                         aether_error *err);
 
-/* Checksum items of item_bytes each, numbered from `first` on. A checksum is the sum modulo 2^64
+/* Items of item_bytes each, numbered from `first` on. */
+typedef struct aether_items {
+    uint64_t size; /* sizeof(aether_items) */
+    const void *data;
+    uint64_t n;
+    uint64_t first;
+    uint32_t item_bytes;
+    uint32_t reserved;
+} aether_items;
+
+/* Checksum items. A checksum is the sum modulo 2^64
  * of a hash of each item and its number, so the checksums of pieces add up to that of the whole.
  * With counts NULL, sums[0] is the checksum of all n items; else sums[num_parts] has those of the
  * counts[i] items from begins[i] on. Guards against accidents only: there is no key.
  * AETHER_E_RANGE: a part is not within the items. */
-int aether_hash_items(const void *items, uint64_t n, uint32_t item_bytes, uint64_t first,
-                      const uint64_t *begins, const uint64_t *counts, uint64_t num_parts, uint64_t *sums,
-                      aether_error *err);
+int aether_hash_items(const aether_items *items, const uint64_t *begins, const uint64_t *counts,
+                      uint64_t num_parts, uint64_t *sums, aether_error *err);
 
 #define AETHER_MAX_PARTS 65536
 
-/* Partition records by a key, in a stable way: a record goes to part (key - low) >> shift of
- * num_parts (at most AETHER_MAX_PARTS). `out` gets the parts one after the other,
- * counts[num_parts] their sizes. AETHER_E_RANGE: a key belongs to no part. `task` counts record
- * visits, 2 per record. */
-int aether_records_partition(const void *records, uint64_t n, uint32_t record_bytes, aether_field field,
-                             uint64_t low, uint32_t shift, uint64_t num_parts, uint64_t *counts, void *out,
-                             aether_task *task, aether_error *err);
+/* How records are partitioned: a record goes to part (key - low) >> shift of num_parts (at most
+ * AETHER_MAX_PARTS). */
+typedef struct aether_partition {
+    uint64_t size; /* sizeof(aether_partition) */
+    uint64_t low;
+    uint64_t num_parts;
+    aether_field key;
+    uint32_t shift;
+    uint32_t reserved;
+} aether_partition;
 
-/* Order the records (fewer than 2^32 - 1) of the lists low .. low + num_lists - 1:
- *   ends[num_lists]  where each list ends, order[n]  the record at each place.
- * Records of a list stay in input order, or are sorted stably by `row` (may be NULL), then by
- * `time` (may be NULL). `unique` keeps the first of equal minor ids, before times are looked at;
- * order then has as many entries as the last end says. */
-int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes, uint32_t id_bytes,
-                         uint64_t low, uint64_t num_lists, const aether_field *row, const aether_field *time,
-                         uint32_t unique, uint64_t *ends, uint32_t *order, aether_error *err);
+/* Partition records, in a stable way. `out` gets the parts one after the other, counts[num_parts] their
+ * sizes. AETHER_E_RANGE: a key belongs to no part. `task` counts record visits, 2 per record. */
+int aether_records_partition(const aether_records *records, const aether_partition *partition,
+                             uint64_t *counts, void *out, aether_task *task, aether_error *err);
+
+/* How records are ordered: by the lists low .. low + num_lists - 1. Records of a list stay in input order, or
+ * are sorted stably by `row` (may be NULL), then by `time` (may be NULL). */
+typedef struct aether_record_order {
+    uint64_t size; /* sizeof(aether_record_order) */
+    uint64_t low;
+    uint64_t num_lists;
+    const aether_field *row;
+    const aether_field *time;
+    uint32_t unique; /* 1: the first of equal minor ids is kept, before times are looked at */
+    uint32_t reserved;
+} aether_record_order;
+
+/* Order records (fewer than 2^32 - 1): ends[num_lists] gets where each list ends, order[n] the record at each
+ * place. With `unique`, order has as many entries as the last end says. */
+int aether_records_order(const aether_records *records, const aether_record_order *how, uint64_t *ends,
+                         uint32_t *order, aether_error *err);
 
 /* ---- Ranks --------------------------------------------------------------- */
 

@@ -70,10 +70,10 @@ typedef struct {
     aether_task *task;
     atomic_ullong bad; /* the first bad list or position found so far, or NONE */
     atomic_int cancelled;
-} lists;
+} checking;
 
 /* Return false if the chunk need not be read: cancelled, or an earlier item is bad. */
-static bool wanted(lists *l, uint64_t begin, uint64_t end) {
+static bool wanted(checking *l, uint64_t begin, uint64_t end) {
     ae_task_add(l->task, end - begin);
     if (ae_task_cancelled(l->task))
         atomic_store_explicit(&l->cancelled, 1, memory_order_relaxed);
@@ -82,7 +82,7 @@ static bool wanted(lists *l, uint64_t begin, uint64_t end) {
 }
 
 static void indptr_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    lists *l = ctx;
+    checking *l = ctx;
     uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_major);
     (void)worker;
     if (!wanted(l, begin, end))
@@ -116,7 +116,7 @@ static uint64_t first_above_u64(const uint64_t *ids, uint64_t n, uint64_t limit)
 }
 
 static void indices_u32_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    lists *l = ctx;
+    checking *l = ctx;
     uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_edges);
     (void)worker;
     if (!wanted(l, begin, end))
@@ -127,7 +127,7 @@ static void indices_u32_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 }
 
 static void indices_u64_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    lists *l = ctx;
+    checking *l = ctx;
     uint64_t begin = chunk * CHUNK, end = ae_min_u64(begin + CHUNK, l->num_edges);
     (void)worker;
     if (!wanted(l, begin, end))
@@ -137,7 +137,7 @@ static void indices_u64_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
         ae_lower(&l->bad, i);
 }
 
-static int check_indptr(lists *l, aether_error *err) {
+static int check_indptr(checking *l, aether_error *err) {
     typedef unsigned long long ull;
     const uint64_t *indptr = l->indptr, last = l->num_major;
     if (indptr[0] != 0)
@@ -156,11 +156,11 @@ static int check_indptr(lists *l, aether_error *err) {
     return AETHER_OK;
 }
 
-static uint64_t index_at(const lists *l, uint64_t i, uint32_t id_bytes) {
+static uint64_t index_at(const checking *l, uint64_t i, uint32_t id_bytes) {
     return id_bytes == 4 ? ((const uint32_t *)l->indices)[i] : ((const uint64_t *)l->indices)[i];
 }
 
-static int check_indices(lists *l, uint32_t id_bytes, aether_error *err) {
+static int check_indices(checking *l, uint32_t id_bytes, aether_error *err) {
     ae_pool_run(id_bytes == 4 ? indices_u32_chunk : indices_u64_chunk, l, num_chunks(l->num_edges),
                 threads_for(l->num_edges));
     uint64_t position = atomic_load(&l->bad);
@@ -172,23 +172,23 @@ static int check_indices(lists *l, uint32_t id_bytes, aether_error *err) {
                        (unsigned long long)position, (unsigned long long)l->num_minor);
 }
 
-int aether_check_lists(const uint64_t *indptr, uint64_t num_major, const void *indices, uint32_t id_bytes,
-                       uint64_t num_edges, uint64_t num_minor, aether_task *task, aether_error *err) {
+int aether_check_lists(const aether_lists *lists, aether_task *task, aether_error *err) {
+    const uint32_t id_bytes = lists->id_bytes;
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %u, must be 4 or 8", id_bytes);
-    if (!indptr)
+    if (!lists->indptr)
         return ae_error_set(err, AETHER_E_INVALID, "indptr is needed");
-    lists l = {.indptr = indptr,
-               .indices = indices,
-               .num_major = num_major,
-               .num_minor = num_minor,
-               .num_edges = num_edges,
-               .task = task};
+    checking l = {.indptr = lists->indptr,
+                  .indices = lists->indices,
+                  .num_major = lists->num_major,
+                  .num_minor = lists->num_minor,
+                  .num_edges = lists->num_edges,
+                  .task = task};
     atomic_init(&l.bad, NONE);
     atomic_init(&l.cancelled, 0);
-    ae_task_begin(task, num_major + (indices ? num_edges : 0));
+    ae_task_begin(task, l.num_major + (l.indices ? l.num_edges : 0));
     int rc = check_indptr(&l, err);
-    if (!rc && indices && !atomic_load(&l.cancelled))
+    if (!rc && l.indices && !atomic_load(&l.cancelled))
         rc = check_indices(&l, id_bytes, err);
     if (!rc && atomic_load(&l.cancelled))
         rc = ae_error_set(err, AETHER_E_CANCELLED, "checking was cancelled");

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 
@@ -396,21 +397,26 @@ static int check_arguments(const build *b, aether_error *err) {
     return AETHER_OK;
 }
 
-int aether_build_lists(const int64_t *major, const int64_t *minor, uint64_t num_edges, uint64_t num_major,
-                       uint64_t num_minor, uint64_t *indptr, void *indices, uint32_t id_bytes, void *order,
-                       uint32_t order_bytes, aether_task *task, aether_error *err) {
-    build b = {.major = major,
-               .minor = minor,
+int aether_build_lists(const aether_edge_list *edges, const aether_built_lists *out, aether_task *task,
+                       aether_error *err) {
+    int rc = ae_options_check(edges, sizeof *edges, "aether_edge_list", err);
+    if (!rc)
+        rc = ae_options_check(out, sizeof *out, "aether_built_lists", err);
+    if (rc)
+        return rc;
+    const uint64_t num_edges = edges->num_edges, num_major = edges->num_major;
+    build b = {.major = edges->major,
+               .minor = edges->minor,
                .num_edges = num_edges,
                .num_major = num_major,
-               .num_minor = ae_min_u64(num_minor, INT64_MAX),
-               .indptr = indptr,
-               .indices = indices,
-               .order = order,
-               .id_bytes = id_bytes,
-               .order_bytes = order ? order_bytes : 0,
+               .num_minor = ae_min_u64(edges->num_minor, INT64_MAX),
+               .indptr = out->indptr,
+               .indices = out->indices,
+               .order = out->order,
+               .id_bytes = out->id_bytes,
+               .order_bytes = out->order ? out->order_bytes : 0,
                .task = task};
-    int rc = check_arguments(&b, err);
+    rc = check_arguments(&b, err);
     if (rc)
         return rc;
     b.threads = num_edges / SLICE_ROWS || num_major / BUCKET_LISTS ? ae_pool_threads(0) : 1;

@@ -14,6 +14,7 @@
 #include "build/records.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/task.h"
 
 #define FEW 24u /* records that are sorted by insertion */
@@ -180,25 +181,30 @@ static int check_arguments(const ordering *o, const aether_field *row, const aet
     return rc || !time ? rc : ae_record_check_field(*time, o->record_bytes, err);
 }
 
-int aether_records_order(const void *records, uint64_t n, uint32_t record_bytes, uint32_t id_bytes,
-                         uint64_t low, uint64_t num_lists, const aether_field *row, const aether_field *time,
-                         uint32_t unique, uint64_t *ends, uint32_t *order, aether_error *err) {
-    ordering o = {.records = records,
-                  .n = n,
-                  .low = low,
-                  .num_lists = num_lists,
-                  .record_bytes = record_bytes,
-                  .id_bytes = id_bytes,
+int aether_records_order(const aether_records *records, const aether_record_order *how, uint64_t *ends,
+                         uint32_t *order, aether_error *err) {
+    int rc = ae_options_check(records, sizeof *records, "aether_records", err);
+    if (!rc)
+        rc = ae_options_check(how, sizeof *how, "aether_record_order", err);
+    if (rc)
+        return rc;
+    const aether_field *row = how->row, *time = how->time;
+    ordering o = {.records = records->data,
+                  .n = records->n,
+                  .low = how->low,
+                  .num_lists = how->num_lists,
+                  .record_bytes = records->record_bytes,
+                  .id_bytes = records->id_bytes,
                   .ends = ends,
                   .order = order};
-    int rc = check_arguments(&o, row, time, err);
+    rc = check_arguments(&o, row, time, err);
     rc = rc ? rc : sort_by_major(&o, err);
-    if (rc || !(row || time || unique))
+    if (rc || !(row || time || how->unique))
         return rc;
     o.pairs = malloc(ae_max_u64(o.room, 1) * sizeof *o.pairs);
     o.spare = malloc(ae_max_u64(o.room, 1) * sizeof *o.spare);
     if (o.pairs && o.spare)
-        finish_lists(&o, row, time, unique != 0);
+        finish_lists(&o, row, time, how->unique != 0);
     else
         rc = ae_error_set(err, AETHER_E_NO_MEMORY, "no memory to sort a list of %" PRIu64 " edges", o.room);
     free(o.pairs);

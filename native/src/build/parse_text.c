@@ -11,6 +11,7 @@
 
 #include "aether/build.h"
 #include "core/error.h"
+#include "core/options.h"
 
 #define MOST_DIGITS 18u /* always below 2^63 */
 
@@ -52,24 +53,28 @@ static inline const char *parse_line(const char *at, const char *end, char delim
     return bytes ? at + bytes : NULL;
 }
 
-int aether_parse_integers(const char *text, uint64_t size, char delimiter, uint32_t num_columns,
-                          uint64_t room, int64_t *out, uint64_t *num_rows, aether_error *err) {
-    const char *at = text, *end = text + size;
+int aether_parse_integers(const char *text, uint64_t text_size, const aether_integer_columns *columns,
+                          uint64_t *num_rows, aether_error *err) {
+    const char *at = text, *end = text + text_size;
+    const aether_integer_columns *c = columns;
     uint64_t row = 0;
     *num_rows = 0;
-    if (num_columns == 0)
+    int rc = ae_options_check(c, sizeof *c, "aether_integer_columns", err);
+    if (rc)
+        return rc;
+    if (c->num_columns == 0)
         return ae_error_at(err, AETHER_E_INVALID, 0, 0, "lines of no columns cannot be parsed");
     while (at < end) {
         unsigned bytes = line_end_bytes(at, end);
         const char *next = bytes ? at + bytes : NULL;
-        if (!next && row < room) {
-            next = parse_line(at, end, delimiter, num_columns, room, row, out);
+        if (!next && row < c->room) {
+            next = parse_line(at, end, c->delimiter, c->num_columns, c->room, row, c->out);
             row++;
         }
         if (!next)
             return ae_error_at(err, AETHER_E_FORMAT, (int64_t)(at - text), 0,
                                "the line at byte %" PRIu64 " is not one of %" PRIu32 " plain integers",
-                               (uint64_t)(at - text), num_columns);
+                               (uint64_t)(at - text), c->num_columns);
         at = next;
     }
     *num_rows = row;

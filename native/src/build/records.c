@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 
@@ -93,26 +94,31 @@ static int check_sizes(uint64_t n, uint32_t record_bytes, uint32_t id_bytes, aet
     return AETHER_OK;
 }
 
-int aether_records_pack(const int64_t *major, const int64_t *minor, uint64_t n, uint32_t id_bytes,
-                        const aether_column *columns, uint32_t num_columns, void *records, uint64_t size,
+int aether_records_pack(const aether_record_columns *rows, void *records, uint64_t records_size,
                         aether_error *err) {
+    int rc = ae_options_check(rows, sizeof *rows, "aether_record_columns", err);
+    if (rc)
+        return rc;
+    const int64_t *major = rows->major, *minor = rows->minor;
+    const uint64_t n = rows->n;
+    const uint32_t id_bytes = rows->id_bytes;
     packing p = {.major = major,
                  .minor = minor,
-                 .columns = columns,
-                 .num_columns = num_columns,
+                 .columns = rows->columns,
+                 .num_columns = rows->num_columns,
                  .id_bytes = id_bytes,
                  .record_bytes = 2 * id_bytes,
                  .n = n,
                  .records = records};
-    for (uint32_t c = 0; c < num_columns; c++)
-        p.record_bytes += ae_min_u64(columns[c].bytes, MAX_RECORD);
-    int rc = check_sizes(n, p.record_bytes, id_bytes, err);
+    for (uint32_t c = 0; c < rows->num_columns; c++)
+        p.record_bytes += ae_min_u64(rows->columns[c].bytes, MAX_RECORD);
+    rc = check_sizes(n, p.record_bytes, id_bytes, err);
     if (rc)
         return rc;
-    if (size != n * p.record_bytes)
+    if (records_size != n * p.record_bytes)
         return ae_error_set(err, AETHER_E_INVALID,
                             "%" PRIu64 " records of %" PRIu32 " bytes do not fill %" PRIu64, n,
-                            p.record_bytes, size);
+                            p.record_bytes, records_size);
     atomic_init(&p.bad, NO_ROW);
     uint32_t threads = ae_pool_threads(0);
     p.slices = num_slices(n, threads);
@@ -140,9 +146,9 @@ typedef struct {
     atomic_ullong bad;
     atomic_int cancelled;
     aether_task *task;
-} partition;
+} partitioning;
 
-static int go_on(partition *p, uint64_t rows) {
+static int go_on(partitioning *p, uint64_t rows) {
     ae_task_add(p->task, rows);
     if (ae_task_cancelled(p->task))
         atomic_store_explicit(&p->cancelled, 1, memory_order_relaxed);
@@ -150,7 +156,7 @@ static int go_on(partition *p, uint64_t rows) {
 }
 
 static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
-    partition *p = ctx;
+    partitioning *p = ctx;
     (void)worker;
     uint64_t *counts = p->places + slice * p->num_parts;
     uint64_t begin = slice_begin(slice, p->slices, p->n), end = slice_begin(slice + 1, p->slices, p->n);
@@ -167,7 +173,7 @@ static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
     }
 }
 
-static void reserve_places(partition *p, uint64_t *counts) {
+static void reserve_places(partitioning *p, uint64_t *counts) {
     uint64_t place = 0;
     for (uint64_t part = 0; part < p->num_parts; part++) {
         uint64_t first = place;
@@ -181,7 +187,7 @@ static void reserve_places(partition *p, uint64_t *counts) {
 }
 
 /* `bytes` is a constant in the callers below, except for odd sizes. */
-static inline __attribute__((always_inline)) void scatter(partition *p, uint64_t slice, uint32_t worker,
+static inline __attribute__((always_inline)) void scatter(partitioning *p, uint64_t slice, uint32_t worker,
                                                           uint64_t bytes) {
     uint64_t *places = p->places + slice * p->num_parts;
     uint8_t *filled = p->filled + worker * p->num_parts;
@@ -208,7 +214,7 @@ static inline __attribute__((always_inline)) void scatter(partition *p, uint64_t
 }
 
 static void scatter_slice(void *ctx, uint64_t slice, uint32_t worker) {
-    partition *p = ctx;
+    partitioning *p = ctx;
     if (!go_on(p, slice_begin(slice + 1, p->slices, p->n) - slice_begin(slice, p->slices, p->n)))
         return;
     switch (p->record_bytes) {
@@ -229,7 +235,7 @@ static void scatter_slice(void *ctx, uint64_t slice, uint32_t worker) {
     }
 }
 
-static int report(partition *p, aether_error *err) {
+static int report(partitioning *p, aether_error *err) {
     uint64_t bad = atomic_load(&p->bad);
     if (atomic_load(&p->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "partitioning was cancelled");
@@ -241,7 +247,7 @@ static int report(partition *p, aether_error *err) {
                        bad, p->num_parts);
 }
 
-static int run(partition *p, uint64_t *counts, uint32_t threads, aether_error *err) {
+static int run(partitioning *p, uint64_t *counts, uint32_t threads, aether_error *err) {
     p->places = calloc(p->slices * p->num_parts, sizeof *p->places);
     p->filled = malloc(threads * p->num_parts);
     p->held = malloc(threads * p->num_parts * p->held_rows * p->record_bytes);
@@ -269,21 +275,27 @@ int ae_record_check_field(aether_field field, uint32_t record_bytes, aether_erro
     return AETHER_OK;
 }
 
-int aether_records_partition(const void *records, uint64_t n, uint32_t record_bytes, aether_field field,
-                             uint64_t low, uint32_t shift, uint64_t num_parts, uint64_t *counts, void *out,
-                             aether_task *task, aether_error *err) {
-    partition p = {.records = records,
-                   .out = out,
-                   .n = n,
-                   .low = low,
-                   .num_parts = num_parts,
-                   .record_bytes = record_bytes,
-                   .shift = shift,
-                   .held_rows = (uint32_t)ae_max_u64(HELD_BYTES / ae_max_u64(record_bytes, 1), 1),
-                   .field = field,
-                   .task = task};
-    int rc = check_sizes(n, record_bytes, 4, err);
-    rc = rc ? rc : ae_record_check_field(field, record_bytes, err);
+int aether_records_partition(const aether_records *records, const aether_partition *partition,
+                             uint64_t *counts, void *out, aether_task *task, aether_error *err) {
+    int rc = ae_options_check(records, sizeof *records, "aether_records", err);
+    if (!rc)
+        rc = ae_options_check(partition, sizeof *partition, "aether_partition", err);
+    if (rc)
+        return rc;
+    const uint32_t record_bytes = records->record_bytes, shift = partition->shift;
+    const uint64_t n = records->n, num_parts = partition->num_parts;
+    partitioning p = {.records = records->data,
+                      .out = out,
+                      .n = n,
+                      .low = partition->low,
+                      .num_parts = num_parts,
+                      .record_bytes = record_bytes,
+                      .shift = shift,
+                      .held_rows = (uint32_t)ae_max_u64(HELD_BYTES / ae_max_u64(record_bytes, 1), 1),
+                      .field = partition->key,
+                      .task = task};
+    rc = check_sizes(n, record_bytes, 4, err);
+    rc = rc ? rc : ae_record_check_field(partition->key, record_bytes, err);
     if (rc)
         return rc;
     if (shift > 63 || num_parts == 0 || num_parts > AETHER_MAX_PARTS)

@@ -5,6 +5,7 @@
 #include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/task.h"
@@ -108,31 +109,33 @@ static void hash_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     ae_task_add(h->task, end - first);
 }
 
-int aether_hash_edges(const uint64_t *indptr, uint64_t num_major, const void *minor, uint32_t id_bytes,
-                      const void *edge_ids, uint32_t edge_id_bytes, uint64_t begin, uint64_t n,
-                      uint32_t transposed, uint64_t key, uint64_t *sum, aether_task *task,
-                      aether_error *err) {
-    if ((id_bytes != 4 && id_bytes != 8) || (edge_id_bytes != 4 && edge_id_bytes != 8))
-        return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "ids of %u and %u bytes: must be 4 or 8",
-                           id_bytes, edge_id_bytes);
+int aether_hash_edges(const aether_edge_run *edges, uint32_t transposed, uint64_t key, uint64_t *sum,
+                      aether_task *task, aether_error *err) {
+    const aether_edge_run *e = edges;
+    int rc = ae_options_check(e, sizeof *e, "aether_edge_run", err);
+    if (rc)
+        return rc;
+    if ((e->id_bytes != 4 && e->id_bytes != 8) || (e->edge_id_bytes != 4 && e->edge_id_bytes != 8))
+        return ae_error_at(err, AETHER_E_INVALID, 0, e->id_bytes, "ids of %u and %u bytes: must be 4 or 8",
+                           e->id_bytes, e->edge_id_bytes);
     if (!sum)
         return ae_error_set(err, AETHER_E_INVALID, "sum is needed");
-    hashing h = {.indptr = indptr,
-                 .minor = minor,
-                 .edge_ids = edge_ids,
-                 .num_major = num_major,
-                 .begin = begin,
-                 .n = n,
+    hashing h = {.indptr = e->indptr,
+                 .minor = e->minor,
+                 .edge_ids = e->edge_ids,
+                 .num_major = e->num_major,
+                 .begin = e->begin,
+                 .n = e->n,
                  .key = key,
-                 .id_bytes = id_bytes,
-                 .edge_id_bytes = edge_id_bytes,
+                 .id_bytes = e->id_bytes,
+                 .edge_id_bytes = e->edge_id_bytes,
                  .transposed = transposed != 0,
                  .task = task};
     aether_guard(); /* the arrays may be mapped */
     atomic_init(&h.sum, 0);
     atomic_init(&h.cancelled, 0);
-    ae_task_begin(task, n);
-    ae_pool_run(hash_chunk, &h, n / CHUNK + (n % CHUNK != 0), n <= CHUNK ? 1 : 0);
+    ae_task_begin(task, h.n);
+    ae_pool_run(hash_chunk, &h, h.n / CHUNK + (h.n % CHUNK != 0), h.n <= CHUNK ? 1 : 0);
     if (atomic_load(&h.cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "hashing was cancelled");
     *sum += atomic_load(&h.sum);

@@ -4,6 +4,7 @@
 #include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "format/hash.h"
 
@@ -55,17 +56,20 @@ static void hash_part(void *ctx, uint64_t part, uint32_t worker) {
     h->sums[part] = hash_some(h, h->begins[part], h->counts[part]);
 }
 
-int aether_hash_items(const void *items, uint64_t n, uint32_t item_bytes, uint64_t first,
-                      const uint64_t *begins, const uint64_t *counts, uint64_t num_parts, uint64_t *sums,
-                      aether_error *err) {
-    hashing h = {.items = items,
+int aether_hash_items(const aether_items *items, const uint64_t *begins, const uint64_t *counts,
+                      uint64_t num_parts, uint64_t *sums, aether_error *err) {
+    int rc = ae_options_check(items, sizeof *items, "aether_items", err);
+    if (rc)
+        return rc;
+    const uint64_t n = items->n;
+    hashing h = {.items = items->data,
                  .counts = counts,
                  .begins = begins,
                  .n = n,
-                 .first = first,
-                 .item_bytes = item_bytes,
+                 .first = items->first,
+                 .item_bytes = items->item_bytes,
                  .sums = sums};
-    if (!item_bytes || !sums || (n && !items) || (counts && !begins))
+    if (!items->item_bytes || !sums || (n && !items->data) || (counts && !begins))
         return ae_error_set(err, AETHER_E_INVALID, "items, their size and sums are needed");
     for (uint64_t i = 0; counts && i < num_parts; i++)
         if (counts[i] > n || begins[i] > n - counts[i])

@@ -12,6 +12,7 @@
 #include "aether/build.h"
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/blocks.h"
@@ -245,11 +246,11 @@ typedef struct {
     uint16_t *sizes;
     aether_task *task;
     atomic_int cancelled;
-} encoding;
+} encoder;
 
 /* Encode a chunk to where it would begin if all blocks before it had the maximal size. */
 static void encode_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    encoding *e = ctx;
+    encoder *e = ctx;
     uint64_t max = AE_BLOCK_MAX(e->id_bytes), end = ae_block_number(e->n);
     uint64_t first = chunk * CHUNK_BLOCKS, last = ae_min_u64(first + CHUNK_BLOCKS, end);
     uint8_t *at = e->out + first * max;
@@ -271,9 +272,17 @@ uint64_t aether_encode_bound(uint64_t n, uint32_t id_bytes) {
     return ae_block_number(n) * AE_BLOCK_MAX(id_bytes);
 }
 
-int aether_encode_blocks(const void *ids, uint32_t id_bytes, uint64_t n, void *out, uint64_t room,
-                         uint16_t *sizes, uint64_t *used, aether_task *task, aether_error *err) {
-    encoding e = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .sizes = sizes, .task = task};
+int aether_encode_blocks(const aether_encoding *encoding, uint64_t *used, aether_task *task,
+                         aether_error *err) {
+    int rc = ae_options_check(encoding, sizeof *encoding, "aether_encoding", err);
+    if (rc)
+        return rc;
+    const void *ids = encoding->ids;
+    const uint32_t id_bytes = encoding->id_bytes;
+    const uint64_t n = encoding->n, room = encoding->room;
+    uint16_t *sizes = encoding->sizes;
+    void *out = encoding->out;
+    encoder e = {.ids = ids, .id_bytes = id_bytes, .n = n, .out = out, .sizes = sizes, .task = task};
     uint64_t blocks = ae_block_number(n);
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %" PRIu32 ", must be 4 or 8",
