@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import empty
-from aethergraph._native.core import ffi, lib, new_error, raise_error
+from aethergraph._native.core import ffi, lib, new_error, raise_error, sized
 from aethergraph._native.guards import begin_read, end_read
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
@@ -67,8 +67,9 @@ def node_degrees(
     balance, err = ffi.new("uint64_t *"), new_error()
     for topology, major, minor in relations:
         begin_read(topology.guard)
+        part = sized("aether_order_part", topology.handle, major, minor, count)
         code = lib.aether_order_degrees(
-            topology.handle, major, minor, count, ffi.from_buffer("uint64_t[]", degrees), balance,
+            part, ffi.from_buffer("uint64_t[]", degrees), balance,
             lend(task, 8 * topology.num_edges), err,
         )  # fmt: skip
         end_read(code, err, topology.guard, topology.path)
@@ -103,13 +104,13 @@ def rank_lists(
     """Fill the lists by rank; ``ranked.places`` becomes theirs."""
     neighbors = empty(ranked.entries, np.uint32, f"lists of {ranked.entries} entries")
     err = new_error()
+    room = ffi.from_buffer("uint64_t[]", ranked.places), ffi.from_buffer("uint32_t[]", neighbors)
+    lists = sized("aether_order_lists", *room, len(neighbors))
     for topology, major, minor in relations:
         begin_read(topology.guard)
+        part = sized("aether_order_part", topology.handle, major, minor, len(ranked.nodes))
         code = lib.aether_order_fill(
-            topology.handle, major, minor, len(ranked.nodes), ranked.both,
-            ffi.from_buffer("uint32_t[]", ranked.ranks),
-            ffi.from_buffer("uint64_t[]", ranked.places),
-            ffi.from_buffer("uint32_t[]", neighbors), len(neighbors),
+            part, ranked.both, ffi.from_buffer("uint32_t[]", ranked.ranks), lists,
             lend(task, 8 * topology.num_edges), err,
         )  # fmt: skip
         end_read(code, err, topology.guard, topology.path)
@@ -156,10 +157,11 @@ def rabbit_order(
     options.memory, options.file, options.num_threads = memory, file, num_threads
     options.mapped = file >= 0
     num_communities, err = ffi.new("uint64_t *"), new_error()
+    room = [ffi.from_buffer("uint32_t[]", array) for array in (order, communities)]
+    out = sized("aether_rabbit_order", *room, num_communities)
     code = lib.aether_order_rabbit(
-        places, neighbors, count, options, ffi.from_buffer("uint32_t[]", order),
-        ffi.from_buffer("uint32_t[]", communities), num_communities, lend(task, 16 * count), err,
-    )  # fmt: skip
+        places, neighbors, count, options, out, lend(task, 16 * count), err
+    )
     if code:
         raise_error(code, err)
     return order, communities

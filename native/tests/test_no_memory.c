@@ -222,13 +222,15 @@ SWEEP(orders, {
     const aether_rabbit_options options = {.file = -1, .num_threads = 1};
     uint64_t balance = 0, count = 0;
     memset(degrees, 0, sizeof degrees);
-    rc = aether_order_degrees(ram, 0, 0, NODES, degrees, &balance, NULL, err);
+    rc = aether_order_degrees(AE_SIZED(aether_order_part, ram, 0, 0, NODES), degrees, &balance, NULL, err);
     if (!rc)
         rc = aether_order_ranks(degrees, NODES, nodes, ranks, places, err);
     if (!rc)
-        rc = aether_order_fill(ram, 0, 0, NODES, 1, ranks, places, neighbors, 2 * EDGES, NULL, err);
+        rc = aether_order_fill(AE_SIZED(aether_order_part, ram, 0, 0, NODES), 1, ranks,
+                               AE_SIZED(aether_order_lists, places, neighbors, 2 * EDGES), NULL, err);
     if (!rc)
-        rc = aether_order_rabbit(places, neighbors, NODES, &options, order, community, &count, NULL, err);
+        rc = aether_order_rabbit(places, neighbors, NODES, &options,
+                                 AE_SIZED(aether_rabbit_order, order, community, &count), NULL, err);
     if (!rc)
         rc = aether_order_bfs(places, neighbors, NODES, order, NULL, err);
     return rc ? rc : aether_order_gorder(places, neighbors, NODES, 5, order, NULL, err);

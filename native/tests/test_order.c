@@ -26,12 +26,15 @@ static void make_lists(uint64_t places[N + 1], uint32_t neighbors[ENTRIES]) {
     aether_error err = {0};
     uint64_t degrees[N] = {0}, balance = 0;
     uint32_t nodes[N], ranks[N];
-    CHECK_OK(aether_order_degrees(t, 0, 0, N, degrees, &balance, NULL, &err), err);
+    CHECK_OK(aether_order_degrees(AE_SIZED(aether_order_part, t, 0, 0, N), degrees, &balance, NULL, &err),
+             err);
     CHECK(balance != 0);
     CHECK_OK(aether_order_ranks(degrees, N, nodes, ranks, places, &err), err);
     CHECK_EQ(nodes[2], 4);
     CHECK_EQ(ranks[3], 5);
-    CHECK_OK(aether_order_fill(t, 0, 0, N, 1, ranks, places, neighbors, ENTRIES, NULL, &err), err);
+    CHECK_OK(aether_order_fill(AE_SIZED(aether_order_part, t, 0, 0, N), 1, ranks,
+                               AE_SIZED(aether_order_lists, places, neighbors, ENTRIES), NULL, &err),
+             err);
     CHECK_OK(aether_order_sort(places, neighbors, N, NULL, &err), err);
     aether_topology_destroy(t);
 }
@@ -49,8 +52,8 @@ TEST(two_triangles_are_two_communities) {
     uint32_t order[N], community[N];
     uint64_t count = 0;
     aether_error err = {0};
-    CHECK_OK(aether_order_rabbit(expected_places, expected_lists, N, &options, order, community, &count, NULL,
-                                 &err),
+    CHECK_OK(aether_order_rabbit(expected_places, expected_lists, N, &options,
+                                 AE_SIZED(aether_rabbit_order, order, community, &count), NULL, &err),
              err);
     CHECK_EQ(count, 2);
     const uint32_t expected_communities[N] = {0, 0, 1, 1, 0, 1};
@@ -82,16 +85,25 @@ TEST(nodes_that_are_not_there_are_refused) {
     uint64_t degrees[N] = {0}, balance = 0, places[N + 1];
     uint32_t ranks[N] = {0}, neighbors[4];
     aether_error err = {0};
-    CHECK_CODE(aether_order_degrees(t, 0, 0, N - 1, degrees, &balance, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_order_degrees(t, 1, 0, N, degrees, &balance, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_order_degrees(t, 0, UINT64_MAX, N, degrees, &balance, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_order_degrees(t, 0, 0, UINT32_MAX, degrees, &balance, NULL, &err), AETHER_E_LIMIT);
+    CHECK_CODE(
+        aether_order_degrees(AE_SIZED(aether_order_part, t, 0, 0, N - 1), degrees, &balance, NULL, &err),
+        AETHER_E_INVALID);
+    CHECK_CODE(aether_order_degrees(AE_SIZED(aether_order_part, t, 1, 0, N), degrees, &balance, NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_order_degrees(AE_SIZED(aether_order_part, t, 0, UINT64_MAX, N), degrees, &balance, NULL, &err),
+        AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_order_degrees(AE_SIZED(aether_order_part, t, 0, 0, UINT32_MAX), degrees, &balance, NULL, &err),
+        AETHER_E_LIMIT);
     CHECK_CODE(aether_order_ranks(degrees, UINT32_MAX, ranks, ranks, places, &err), AETHER_E_LIMIT);
     /* More edges than there was room for. */
     for (uint32_t i = 0; i < N; i++)
         ranks[i] = i;
     memset(places, 0, sizeof places);
-    CHECK_CODE(aether_order_fill(t, 0, 0, N, 1, ranks, places, neighbors, 2, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_CODE(aether_order_fill(AE_SIZED(aether_order_part, t, 0, 0, N), 1, ranks,
+                                 AE_SIZED(aether_order_lists, places, neighbors, 2), NULL, &err),
+               AETHER_E_CORRUPT);
     aether_topology_destroy(t);
 }
 
@@ -122,7 +134,8 @@ static void check_cliques(const aether_rabbit_options *options) {
     uint64_t count = 0;
     aether_error err = {0};
     memset(seen, 0, sizeof seen);
-    CHECK_OK(aether_order_rabbit(many_places, many, MANY, options, order, community, &count, NULL, &err),
+    CHECK_OK(aether_order_rabbit(many_places, many, MANY, options,
+                                 AE_SIZED(aether_rabbit_order, order, community, &count), NULL, &err),
              err);
     CHECK(count > 10 && count <= CLIQUES);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -157,11 +170,13 @@ TEST(damaged_lists_are_told) {
     aether_error err = {0};
     make_cliques();
     many[12345] = MANY;
-    CHECK_CODE(aether_order_rabbit(many_places, many, MANY, &options, order, community, &count, NULL, &err),
+    CHECK_CODE(aether_order_rabbit(many_places, many, MANY, &options,
+                                   AE_SIZED(aether_rabbit_order, order, community, &count), NULL, &err),
                AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 12345);
     many_places[7] = 1;
-    CHECK_CODE(aether_order_rabbit(many_places, many, MANY, &options, order, community, &count, NULL, &err),
+    CHECK_CODE(aether_order_rabbit(many_places, many, MANY, &options,
+                                   AE_SIZED(aether_rabbit_order, order, community, &count), NULL, &err),
                AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 7);
 }

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(not (ROOT / "native").exists(), reason="no sourc
 
 #: Functions with more than seven arguments. No more of them: options and results form a struct.
 MANY_ARGUMENTS = {
-    "aether/build.h": {"aether_order_degrees", "aether_order_fill", "aether_order_rabbit"},
     "aether/experimental.h": {
         "aether_rdma_read",
     },

@@ -283,22 +283,38 @@ int aether_keys_find(const aether_key_map *map, const aether_keys *queries, cons
 
 /* ---- Orders of nodes ----------------------------------------------------- */
 
+/* One topology of a graph whose nodes are put in order: nodes of its lists are numbered from first_major on,
+ * the others from first_minor on, n in all (fewer than 2^32 - 1). */
+typedef struct aether_order_part {
+    uint64_t size; /* sizeof(aether_order_part) */
+    const aether_topology *topology;
+    uint64_t first_major;
+    uint64_t first_minor;
+    uint64_t n;
+} aether_order_part;
+
+/* Undirected lists by rank: list r is neighbors[places[r] .. places[r + 1] - 1] once all are filled. */
+typedef struct aether_order_lists {
+    uint64_t size;       /* sizeof(aether_order_lists) */
+    uint64_t *places;    /* [n + 1] */
+    uint32_t *neighbors; /* [capacity] */
+    uint64_t capacity;   /* the sum of the degrees */
+} aether_order_lists;
+
 /* What orders are made from, the undirected lists of a graph by rank, is made in three steps
  * (src/order/undirected.h), each from the topologies of one layout of all edge types:
- *   degrees  for each topology; nodes of its lists are numbered from first_major on, the others from
- *            first_minor on, n in all (fewer than 2^32 - 1). degrees[n] and *balance are added to.
+ *   degrees  for each topology: degrees[n] and *balance are added to.
  *   ranks    once: nodes[n] by ascending degree, then by id; ranks[n] its inverse; places[n + 1] for `fill`.
- *            Where *balance is 0, both directions are stored: halve the degrees before, and fill with both =
- * 0. fill     for each topology: neighbors[capacity], the sum of the degrees; in the end list r is
- *            neighbors[places[r] .. places[r + 1] - 1].
+ *            Where *balance is 0, both directions are stored: halve the degrees before, and fill with `both`
+ *            set to 0.
+ *   fill     for each topology.
  * `task` counts edges. AETHER_E_LIMIT: too many nodes. */
-int aether_order_degrees(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
-                         uint64_t *degrees, uint64_t *balance, aether_task *task, aether_error *err);
+int aether_order_degrees(const aether_order_part *part, uint64_t *degrees, uint64_t *balance,
+                         aether_task *task, aether_error *err);
 int aether_order_ranks(const uint64_t *degrees, uint64_t n, uint32_t *nodes, uint32_t *ranks,
                        uint64_t *places, aether_error *err);
-int aether_order_fill(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
-                      uint32_t both, const uint32_t *ranks, uint64_t *places, uint32_t *neighbors,
-                      uint64_t capacity, aether_task *task, aether_error *err);
+int aether_order_fill(const aether_order_part *part, uint32_t both, const uint32_t *ranks,
+                      const aether_order_lists *lists, aether_task *task, aether_error *err);
 /* Sort the entries of each list. `task` counts entries. */
 int aether_order_sort(const uint64_t *places, uint32_t *neighbors, uint64_t n, aether_task *task,
                       aether_error *err);
@@ -314,11 +330,18 @@ typedef struct aether_rabbit_options {
     uint32_t reserved;
 } aether_rabbit_options;
 
-/* Rabbit Order (src/order/rabbit.h): community[n] is the number of each rank's community, by the places of
- * the communities in the order. */
+/* Where Rabbit Order is written. */
+typedef struct aether_rabbit_order {
+    uint64_t size; /* sizeof(aether_rabbit_order) */
+    uint32_t *order;
+    uint32_t *community; /* [n]: the number of each rank's community, by their places in the order */
+    uint64_t *num_communities;
+} aether_rabbit_order;
+
+/* Rabbit Order (src/order/rabbit.h). */
 int aether_order_rabbit(const uint64_t *places, const uint32_t *neighbors, uint64_t n,
-                        const aether_rabbit_options *o, uint32_t *order, uint32_t *community,
-                        uint64_t *num_communities, aether_task *task, aether_error *err);
+                        const aether_rabbit_options *options, const aether_rabbit_order *out,
+                        aether_task *task, aether_error *err);
 /* Reverse Cuthill-McKee; the lists are sorted. */
 int aether_order_bfs(const uint64_t *places, const uint32_t *neighbors, uint64_t n, uint32_t *order,
                      aether_task *task, aether_error *err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "order/undirected.h"
@@ -323,10 +324,12 @@ static int run(rabbit *r, uint32_t threads, uint32_t *order, uint64_t *communiti
 }
 
 int aether_order_rabbit(const uint64_t *places, const uint32_t *neighbors, uint64_t n,
-                        const aether_rabbit_options *o, uint32_t *order, uint32_t *community,
-                        uint64_t *num_communities, aether_task *task, aether_error *err) {
+                        const aether_rabbit_options *options, const aether_rabbit_order *out,
+                        aether_task *task, aether_error *err) {
     aether_error own = {0};
-    int rc = ae_order_check_count(n, err);
+    int rc = ae_options_check(out, sizeof *out, "aether_rabbit_order", err);
+    if (!rc)
+        rc = ae_order_check_count(n, err);
     if (!rc)
         rc = ae_order_check_places(places, n, err);
     if (rc)
@@ -338,11 +341,11 @@ int aether_order_rabbit(const uint64_t *places, const uint32_t *neighbors, uint6
                   .neighbors = neighbors,
                   .n = n,
                   .share = 1.0 / (double)(places[n] ? places[n] : 1),
-                  .into = (_Atomic uint32_t *)(void *)community,
-                  .kept = {.memory = o->memory, .file = o->file},
-                  .mapped = o->mapped != 0,
+                  .into = (_Atomic uint32_t *)(void *)out->community,
+                  .kept = {.memory = options->memory, .file = options->file},
+                  .mapped = options->mapped != 0,
                   .task = task};
-    rc = run(r, o->num_threads, order, num_communities, &own);
+    rc = run(r, options->num_threads, out->order, out->num_communities, &own);
     free_all(r);
     aether_buffer_free(r, sizeof *r);
     if (rc && err)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/options.h"
 #include "core/pool.h"
 #include "core/task.h"
 #include "topology/list_reader.h"
@@ -149,12 +150,15 @@ static int count_edges(void *ctx, uint64_t major, const uint64_t *minors, uint64
     return AETHER_OK;
 }
 
-int aether_order_degrees(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
-                         uint64_t *degrees, uint64_t *balance, aether_task *task, aether_error *err) {
-    counting c = {first_major, first_minor, *balance, degrees};
-    int rc = check_ends(t, first_major, first_minor, n, err);
+int aether_order_degrees(const aether_order_part *part, uint64_t *degrees, uint64_t *balance,
+                         aether_task *task, aether_error *err) {
+    int rc = ae_options_check(part, sizeof *part, "aether_order_part", err);
+    if (rc)
+        return rc;
+    counting c = {part->first_major, part->first_minor, *balance, degrees};
+    rc = check_ends(part->topology, part->first_major, part->first_minor, part->n, err);
     if (!rc)
-        rc = visit_edges(t, count_edges, &c, task, err);
+        rc = visit_edges(part->topology, count_edges, &c, task, err);
     *balance = c.balance;
     return rc;
 }
@@ -248,12 +252,17 @@ static int fill_edges(void *ctx, uint64_t major, const uint64_t *minors, uint64_
     return rc;
 }
 
-int aether_order_fill(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
-                      uint32_t both, const uint32_t *ranks, uint64_t *places, uint32_t *neighbors,
-                      uint64_t capacity, aether_task *task, aether_error *err) {
-    filling f = {first_major, first_minor, capacity, ranks, places, neighbors, both != 0};
-    const int rc = check_ends(t, first_major, first_minor, n, err);
-    return rc ? rc : visit_edges(t, fill_edges, &f, task, err);
+int aether_order_fill(const aether_order_part *part, uint32_t both, const uint32_t *ranks,
+                      const aether_order_lists *lists, aether_task *task, aether_error *err) {
+    int rc = ae_options_check(part, sizeof *part, "aether_order_part", err);
+    if (!rc)
+        rc = ae_options_check(lists, sizeof *lists, "aether_order_lists", err);
+    if (rc)
+        return rc;
+    filling f = {part->first_major, part->first_minor, lists->capacity, ranks,
+                 lists->places,     lists->neighbors,  both != 0};
+    rc = check_ends(part->topology, part->first_major, part->first_minor, part->n, err);
+    return rc ? rc : visit_edges(part->topology, fill_edges, &f, task, err);
 }
 
 /* ---- sorted lists -------------------------------------------------------------------- */
