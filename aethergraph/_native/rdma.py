@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
+from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.live_rows import SlotLayout
 from aethergraph._native.memory import address_of
 from aethergraph._native.tasks import Task, lend
@@ -145,10 +145,9 @@ class RdmaReader:
             StorageError: the connection has ended, and is of no use any more.
         """
         err = new_error()
-        code = lib.aether_rdma_read(
-            self._handle, ffi.from_buffer("uint64_t[]", offsets), len(offsets), size, stride,
-            milliseconds, lend(task, len(offsets) * size), err,
-        )  # fmt: skip
+        lent, count = ffi.from_buffer("uint64_t[]", offsets), len(offsets)
+        pieces = sized("aether_rdma_pieces", lent, count, size, stride, milliseconds)
+        code = lib.aether_rdma_read(self._handle, pieces, lend(task, count * size), err)
         if code:
             raise_error(code, err)
 
@@ -177,10 +176,10 @@ def take_rows(
     info.stride = layout.stride
     is_whole = np.empty(len(ids), np.bool_)
     num_taken, err = ffi.new("uint64_t *"), new_error()
-    code = lib.aether_slots_take(
-        info, ffi.from_buffer("int64_t[]", ids), len(ids), ffi.from_buffer(slots), stride,
-        ffi.from_buffer(out), out.nbytes, ffi.from_buffer("uint8_t[]", is_whole), num_taken, err,
-    )  # fmt: skip
+    lent = ffi.from_buffer("int64_t[]", ids), ffi.from_buffer(slots)
+    room = ffi.from_buffer(out), ffi.from_buffer("uint8_t[]", is_whole)
+    read = sized("aether_slots", lent[0], len(ids), lent[1], stride, room[0], out.nbytes, room[1])
+    code = lib.aether_slots_take(info, read, num_taken, err)
     if code:
         raise_error(code, err)
     return is_whole

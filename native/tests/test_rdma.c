@@ -150,10 +150,14 @@ TEST(no_torn_row_is_taken) {
             ids[i] = (int64_t)((i * 7 + round * 13) % (ROWS - 1));
             offsets[i] = (uint64_t)ids[i] * info.stride;
         }
-        CHECK_OK(aether_rdma_read(r, offsets, AT_ONCE, bytes, info.stride, 10000, NULL, &err), err);
-        CHECK_OK(
-            aether_slots_take(&info, ids, AT_ONCE, land, info.stride, rows, sizeof rows, whole, &taken, &err),
-            err);
+        CHECK_OK(aether_rdma_read(r,
+                                  AE_SIZED(aether_rdma_pieces, offsets, AT_ONCE, bytes, info.stride, 10000),
+                                  NULL, &err),
+                 err);
+        CHECK_OK(aether_slots_take(
+                     &info, AE_SIZED(aether_slots, ids, AT_ONCE, land, info.stride, rows, sizeof rows, whole),
+                     &taken, &err),
+                 err);
         for (unsigned i = 0; i < AT_ONCE; i++)
             if (whole[i])
                 CHECK(is_whole(rows + i * ITEMS, ids[i]));
@@ -165,7 +169,9 @@ TEST(no_torn_row_is_taken) {
     CHECK_EQ(all + odd, (uint64_t)ROUNDS * AT_ONCE);
     /* Beyond the memory, and more than there is room for. */
     offsets[0] = h.size - bytes + 1;
-    CHECK_CODE(aether_rdma_read(r, offsets, 1, bytes, info.stride, 1000, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(
+        aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, offsets, 1, bytes, info.stride, 1000), NULL, &err),
+        AETHER_E_RANGE);
     aether_rdma_reader_destroy(r);
     CHECK(write(end, "x", 1) == 1);
     int status;
@@ -185,13 +191,14 @@ TEST(a_target_that_is_killed) {
     const pid_t child = start(&h, &end);
     aether_rdma_reader *r = connect_to(&h, land, 4096);
     const uint64_t offset = 0;
-    CHECK_OK(aether_rdma_read(r, &offset, 1, 528, 576, 10000, NULL, &err), err);
+    CHECK_OK(aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, &offset, 1, 528, 576, 10000), NULL, &err), err);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     for (int i = 0; i < 100 && !rc; i++)
-        rc = aether_rdma_read(r, &offset, 1, 528, 576, 1000, NULL, &err);
+        rc = aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, &offset, 1, 528, 576, 1000), NULL, &err);
     CHECK_EQ(rc, AETHER_E_IO);
-    CHECK_CODE(aether_rdma_read(r, &offset, 1, 528, 576, 1000, NULL, &err), AETHER_E_IO);
+    CHECK_CODE(aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, &offset, 1, 528, 576, 1000), NULL, &err),
+               AETHER_E_IO);
     aether_rdma_reader_destroy(r);
     close(end);
     free(land);
@@ -215,11 +222,12 @@ TEST(a_wait_for_a_target_that_has_stopped_ends_with_its_task) {
     const pid_t child = start(&h, &end);
     aether_rdma_reader *r = connect_to(&h, land, 4096);
     const uint64_t offset = 0;
-    CHECK_OK(aether_rdma_read(r, &offset, 1, 528, 576, 10000, NULL, &err), err);
+    CHECK_OK(aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, &offset, 1, 528, 576, 10000), NULL, &err), err);
     kill(child, SIGSTOP);
     CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
     pthread_create(&other, NULL, cancel_soon, &task);
-    CHECK_CODE(aether_rdma_read(r, &offset, 1, 528, 576, 60000, &task, &err), AETHER_E_CANCELLED);
+    CHECK_CODE(aether_rdma_read(r, AE_SIZED(aether_rdma_pieces, &offset, 1, 528, 576, 60000), &task, &err),
+               AETHER_E_CANCELLED);
     pthread_join(other, NULL);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -240,14 +248,20 @@ TEST(slots_from_a_wrong_place_are_not_taken) {
     aether_table_describe(t, &info);
     const uint8_t *slots = (const uint8_t *)aether_table_slots(t) + 3 * info.stride;
     const int64_t right[2] = {3, 4}, wrong[2] = {3, 5}, missing[2] = {5, 6};
-    CHECK_OK(aether_slots_take(&info, right, 2, slots, info.stride, rows, sizeof rows, whole, &taken, &err),
+    CHECK_OK(aether_slots_take(&info,
+                               AE_SIZED(aether_slots, right, 2, slots, info.stride, rows, sizeof rows, whole),
+                               &taken, &err),
              err);
     CHECK(taken == 2 && whole[0] && whole[1] && is_whole(rows, 3) && is_whole(rows + ITEMS, 4));
-    CHECK_OK(aether_slots_take(&info, wrong, 2, slots, info.stride, rows, sizeof rows, whole, &taken, &err),
+    CHECK_OK(aether_slots_take(&info,
+                               AE_SIZED(aether_slots, wrong, 2, slots, info.stride, rows, sizeof rows, whole),
+                               &taken, &err),
              err);
     CHECK(taken == 1 && whole[0] && !whole[1]);
-    CHECK_OK(aether_slots_take(&info, missing, 2, slots + 2 * info.stride, info.stride, rows, sizeof rows,
-                               whole, &taken, &err),
+    CHECK_OK(aether_slots_take(&info,
+                               AE_SIZED(aether_slots, missing, 2, slots + 2 * info.stride, info.stride, rows,
+                                        sizeof rows, whole),
+                               &taken, &err),
              err);
     CHECK_EQ(taken, 0);
     /* Every bit of a slot that counts. */
@@ -255,20 +269,27 @@ TEST(slots_from_a_wrong_place_are_not_taken) {
     for (uint64_t bit = 0; bit < 8 * (16 + info.row_bytes); bit++) {
         memcpy(copy, slots, info.stride);
         copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        CHECK_OK(
-            aether_slots_take(&info, right, 1, copy, info.stride, rows, sizeof rows / 2, whole, &taken, &err),
-            err);
+        CHECK_OK(aether_slots_take(
+                     &info, AE_SIZED(aether_slots, right, 1, copy, info.stride, rows, sizeof rows / 2, whole),
+                     &taken, &err),
+                 err);
         CHECK_EQ(taken, 0);
     }
     free(copy);
-    CHECK_CODE(aether_slots_take(&info, right, 2, slots, info.stride, rows, 7, whole, &taken, &err),
+    CHECK_CODE(aether_slots_take(&info, AE_SIZED(aether_slots, right, 2, slots, info.stride, rows, 7, whole),
+                                 &taken, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_slots_take(&info, right, 2, slots, 16, rows, sizeof rows, whole, &taken, &err),
+    CHECK_CODE(aether_slots_take(&info, AE_SIZED(aether_slots, right, 2, slots, 16, rows, sizeof rows, whole),
+                                 &taken, &err),
                AETHER_E_INVALID);
     info.row_items++;
-    CHECK_CODE(aether_slots_take(&info, right, 2, slots, info.stride, rows, sizeof rows, whole, &taken, &err),
+    CHECK_CODE(aether_slots_take(
+                   &info, AE_SIZED(aether_slots, right, 2, slots, info.stride, rows, sizeof rows, whole),
+                   &taken, &err),
                AETHER_E_INVALID);
-    CHECK_CODE(aether_slots_take(NULL, right, 0, NULL, 0, NULL, 0, NULL, &taken, &err), AETHER_E_INVALID);
+    CHECK_CODE(
+        aether_slots_take(NULL, AE_SIZED(aether_slots, right, 0, NULL, 0, NULL, 0, NULL), &taken, &err),
+        AETHER_E_INVALID);
     aether_table_close(t);
 }
 

@@ -684,9 +684,10 @@ TEST(slots_that_were_read_from_outside_are_judged_by_their_sums) {
     slots[2][0] ^= 1; /* seq is odd */
     slots[3][8] ^= 1; /* the version */
     memcpy(slots[4], slots[0], sizeof slots[0]);
-    CHECK_OK(
-        aether_slots_take(&info, ids, TAKEN, slots, sizeof slots[0], out, sizeof out, whole, &taken, &err),
-        err);
+    CHECK_OK(aether_slots_take(
+                 &info, AE_SIZED(aether_slots, ids, TAKEN, slots, sizeof slots[0], out, sizeof out, whole),
+                 &taken, &err),
+             err);
     CHECK_EQ(taken, 2);
     for (int i = 0; i < TAKEN; i++)
         CHECK_EQ(whole[i], i == 0 || i == 5);

@@ -19,16 +19,12 @@ pytestmark = pytest.mark.skipif(not (ROOT / "native").exists(), reason="no sourc
 
 #: Functions with more than seven arguments. No more of them: options and results form a struct.
 MANY_ARGUMENTS = {
-    "aether/experimental.h": {
-        "aether_rdma_read",
-    },
     "aether/live.h": {
         "aether_live_delete",
         "aether_live_insert_one",
         "aether_live_open_journal",
         "aether_live_replay",
         "aether_sample_packed",
-        "aether_slots_take",
         "aether_snapshot_changed",
         "aether_snapshot_has_edges",
         "aether_table_gather",

@@ -161,11 +161,21 @@ void aether_rdma_reader_destroy(aether_rdma_reader *r);
 /* Register the memory to read into, of this machine or of its GPU, which stays the caller's, until the next
  * call or the end. */
 int aether_rdma_reader_land(aether_rdma_reader *r, void *memory, uint64_t size, aether_error *err);
-/* Read n pieces of `bytes`, at offsets[i] from the base, to i * stride of the memory to read into. Errors:
- * AETHER_E_RANGE: beyond the size; AETHER_E_IO: the connection has ended, or has not answered in time, and is
- * of no use any more. */
-int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
-                     uint64_t stride, uint32_t milliseconds, aether_task *task, aether_error *err);
+/* n pieces of `bytes`, at offsets[i] from the base, which go to i * stride of the memory to read into. */
+typedef struct aether_rdma_pieces {
+    uint64_t size; /* sizeof(aether_rdma_pieces) */
+    const uint64_t *offsets;
+    uint64_t n;
+    uint64_t bytes;
+    uint64_t stride;
+    uint32_t milliseconds; /* for all of them, at most */
+    uint32_t reserved;
+} aether_rdma_pieces;
+
+/* Read pieces. Errors: AETHER_E_RANGE: beyond the size; AETHER_E_IO: the connection has ended, or has not
+ * answered in time, and is of no use any more. */
+int aether_rdma_read(aether_rdma_reader *r, const aether_rdma_pieces *pieces, aether_task *task,
+                     aether_error *err);
 
 /* CFFI END */
 

@@ -466,12 +466,22 @@ int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, v
 /* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. `task` counts rows. */
 int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
                           aether_task *task, aether_error *err);
-/* Take rows out of n slots that were read from outside, without fences: slot i, at slots + i * stride, should
- * be that of row ids[i]. whole[i] is 1 if its number is even and its checksum right, and the row then in
- * `out`, as AETHER_MISSING_ERROR gathers it in the stored dtype; else 0. *taken counts the whole ones. `info`
- * is that of the table. */
-int aether_slots_take(const aether_table_info *info, const int64_t *ids, uint64_t n, const void *slots,
-                      uint64_t stride, void *out, uint64_t out_size, uint8_t *whole, uint64_t *taken,
+/* n slots that were read from outside, without fences: slot i, at slots + i * stride, should be that of row
+ * ids[i]. Its row goes to place i of `out`, as AETHER_MISSING_ERROR gathers it in the stored dtype. */
+typedef struct aether_slots {
+    uint64_t size; /* sizeof(aether_slots) */
+    const int64_t *ids;
+    uint64_t n;
+    const void *slots;
+    uint64_t stride;
+    void *out;
+    uint64_t out_size; /* bytes */
+    uint8_t
+        *whole; /* [n]: 1 if its number is even and its checksum right, so that its row is there; else 0 */
+} aether_slots;
+
+/* Take the rows out of slots of a table with these facts; *taken counts the whole ones. */
+int aether_slots_take(const aether_table_info *info, const aether_slots *slots, uint64_t *taken,
                       aether_error *err);
 
 /* ---- Samples in bytes ---------------------------------------------------- */

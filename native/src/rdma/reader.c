@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
+#include "core/options.h"
 #include "core/task.h"
 #include "rdma/ucx.h"
 
@@ -218,10 +219,14 @@ static int check(const aether_rdma_reader *r, const uint64_t *offsets, uint64_t 
     return AETHER_OK;
 }
 
-int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
-                     uint64_t stride, uint32_t milliseconds, aether_task *task, aether_error *err) {
-    int rc = check(r, offsets, n, bytes, stride, err);
-    const uint64_t until = now() + (uint64_t)milliseconds * 1000000u;
+int aether_rdma_read(aether_rdma_reader *r, const aether_rdma_pieces *pieces, aether_task *task,
+                     aether_error *err) {
+    const aether_rdma_pieces *p = pieces;
+    int rc = ae_options_check(p, sizeof *p, "aether_rdma_pieces", err);
+    if (rc)
+        return rc;
+    rc = check(r, p->offsets, p->n, p->bytes, p->stride, err);
+    const uint64_t n = p->n, until = now() + (uint64_t)p->milliseconds * 1000000u;
     const ucp_request_param_t params = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
         .memh = r->landing,
@@ -231,8 +236,8 @@ int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n,
         rc = end_one(r, place, until, task, err);
         if (rc)
             break;
-        void *request =
-            r->u->ucp_get_nbx(r->end, r->land + i * stride, bytes, r->base + offsets[i], r->key, &params);
+        void *request = r->u->ucp_get_nbx(r->end, r->land + i * p->stride, p->bytes, r->base + p->offsets[i],
+                                          r->key, &params);
         if (UCS_PTR_IS_ERR(request))
             rc = ae_ucx_failed(r->u, UCS_PTR_STATUS(request), "reading", err);
         else
@@ -268,9 +273,9 @@ int aether_rdma_reader_land(aether_rdma_reader *r, void *memory, uint64_t size, 
     return aether_rdma_problem(err);
 }
 
-int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
-                     uint64_t stride, uint32_t milliseconds, aether_task *task, aether_error *err) {
-    (void)r, (void)offsets, (void)n, (void)bytes, (void)stride, (void)milliseconds, (void)task;
+int aether_rdma_read(aether_rdma_reader *r, const aether_rdma_pieces *pieces, aether_task *task,
+                     aether_error *err) {
+    (void)r, (void)pieces, (void)task;
     return aether_rdma_problem(err);
 }
 

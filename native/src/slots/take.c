@@ -9,6 +9,7 @@
 #include "aether/live.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/options.h"
 #include "slots/layout.h"
 #include "slots/scale.h"
 #include "slots/sum.h"
@@ -69,25 +70,28 @@ static int check(const aether_table_info *info, uint64_t n, uint64_t stride, uin
     return AETHER_OK;
 }
 
-int aether_slots_take(const aether_table_info *info, const int64_t *ids, uint64_t n, const void *slots,
-                      uint64_t stride, void *out, uint64_t out_size, uint8_t *whole, uint64_t *taken,
+int aether_slots_take(const aether_table_info *info, const aether_slots *slots, uint64_t *taken,
                       aether_error *err) {
-    take t = {.info = info, .out = out, .whole = whole};
-    group g = {.n = 0};
     *taken = 0;
-    if (!info || (n && (!ids || !slots || !out || !whole)))
-        return ae_error_set(err, AETHER_E_INVALID, "info, ids, slots, out and whole are needed");
-    t.out_bytes = info->flags & AETHER_TABLE_SCALED ? info->row_items * sizeof(float) : info->row_bytes;
-    const int rc = check(info, n, stride, t.out_bytes, out_size, err);
+    int rc = ae_options_check(slots, sizeof *slots, "aether_slots", err);
     if (rc)
         return rc;
-    memset(whole, 0, n);
-    for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *slot = (const uint8_t *)slots + i * stride;
+    const aether_slots *s = slots;
+    take t = {.info = info, .out = s->out, .whole = s->whole};
+    group g = {.n = 0};
+    if (!info || (s->n && (!s->ids || !s->slots || !s->out || !s->whole)))
+        return ae_error_set(err, AETHER_E_INVALID, "info, ids, slots, out and whole are needed");
+    t.out_bytes = info->flags & AETHER_TABLE_SCALED ? info->row_items * sizeof(float) : info->row_bytes;
+    rc = check(info, s->n, s->stride, t.out_bytes, s->out_size, err);
+    if (rc)
+        return rc;
+    memset(s->whole, 0, s->n);
+    for (uint64_t i = 0; i < s->n; i++) {
+        const uint8_t *slot = (const uint8_t *)s->slots + i * s->stride;
         memcpy(&g.heads[g.n], slot, sizeof(head));
         if (g.heads[g.n].seq % 2 || !g.heads[g.n].seq)
             continue;
-        g.rows[g.n] = (uint64_t)ids[i];
+        g.rows[g.n] = (uint64_t)s->ids[i];
         g.places[g.n] = i;
         g.data[g.n] = slot + AE_SLOT_HEAD;
         if (++g.n == AE_SLOT_SUMS)
