@@ -42,6 +42,7 @@ from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
 from aethergraph.pyg.hgt import HGTLoader, HGTSampler
+from aethergraph.pyg.inference import embed
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import HeteroNeighborSampler, NeighborSampler
 from aethergraph.pyg.served import sample_to_data
@@ -54,6 +55,7 @@ __all__ = [
     "LinkNeighborLoader",
     "HGTLoader",
     "accelerate",
+    "embed",
     "from_data",
     "to_data",
     "FeatureStore",

@@ -28,6 +28,7 @@ PYTHON_LAYERS = [
     {"remote"},
     {"loading", "packing"},
     {"convert", "interop"},
+    {"inference"},
     {"tasks"},
     {"streaming"},
     {"testing"},

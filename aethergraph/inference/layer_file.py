@@ -1,0 +1,105 @@
+"""LayerFile: a .npy file that is written from its first row to its last, and gone on with."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.convert.external.damage import WorkFileError
+from aethergraph.storage.scratch import storage_error
+
+__all__ = ["LayerFile"]
+
+
+class LayerFile:
+    """Writer of a .npy file of a known shape.
+
+    Args:
+        path: the file.
+        shape: shape of all rows.
+        dtype: their dtype.
+        rows: rows that are there from an earlier process, durably; 0: the file begins anew.
+
+    Attributes:
+        rows: rows written so far.
+
+    Raises:
+        DiskFullError, StorageError: it cannot be written.
+        WorkFileError: it has not these rows.
+    """
+
+    def __init__(
+        self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int = 0
+    ) -> None:
+        self._path, self.rows = path, rows
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        head = io.BytesIO()
+        descr = np.lib.format.dtype_to_descr(dtype)
+        np.lib.format.write_array_header_1_0(
+            head, {"descr": descr, "fortran_order": False, "shape": shape}
+        )
+        self._head = head.getvalue()
+        flags = os.O_RDWR | os.O_CLOEXEC | (0 if rows else os.O_CREAT | os.O_TRUNC)
+        try:
+            self._file = os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            if rows:
+                raise WorkFileError(path, "is missing") from None
+            raise storage_error(FileNotFoundError(2, "", path), path) from None
+        except OSError as error:
+            raise storage_error(error, path) from None
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        if not self.rows:
+            self._write(self._head, 0)
+        elif os.fstat(self._file).st_size < self._end or self._read_head() != self._head:
+            raise WorkFileError(self._path, f"has not the {self.rows} rows that were recorded")
+
+    def _read_head(self) -> bytes:
+        return os.pread(self._file, len(self._head), 0)
+
+    @property
+    def _end(self) -> int:
+        return len(self._head) + self.rows * self._row_bytes
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Write the next rows."""
+        self._write(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data, self._end)
+        self.rows += len(rows)
+
+    def _write(self, data: Any, offset: int) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                done = os.pwrite(self._file, view[: 1 << 30], offset)
+                view, offset = view[done:], offset + done
+        except OSError as error:
+            raise storage_error(error, self._path) from None
+
+    def sync(self) -> None:
+        """Make the rows so far durable."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise storage_error(error, self._path) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def __enter__(self) -> LayerFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

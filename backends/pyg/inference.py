@@ -1,0 +1,330 @@
+"""embed: vectors of every node by a model of PyG, layer by layer, out of core.
+
+Source followed: ``torch_geometric/nn/models/basic_gnn.py`` (``BasicGNN.inference``, whose public
+``inference_per_layer`` is called here), and the ``forward`` of convolutions in
+``torch_geometric/nn/conv``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+from torch_geometric.data import Data
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from aethergraph._checks.options import as_text, shown
+from aethergraph._torch.tensors import as_device
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.inference import embed as embed_layers
+from aethergraph.loading.state import describe
+from aethergraph.pyg.data import graph_from_data
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from aethergraph import FeatureTable
+    from aethergraph.convert.result import Stages
+    from aethergraph.loading import Batch
+    from aethergraph.protocols import FeatureSource, HomogeneousGraph
+
+__all__ = ["embed"]
+
+#: Calls a layer: rows, edge index, number of nodes to return rows of, values of edges by name.
+_Call = Callable[[Tensor, Tensor, int, dict[str, Tensor]], Tensor]
+_INSTEAD = (
+    "give the list of its convolutions with what stands between them, or functions of batches to "
+    "aethergraph.inference.embed"
+)
+#: Norms that look at other nodes, whichever are in the batch.
+_ACROSS_NODES = ("GraphNorm", "GraphSizeNorm", "PairNorm", "MeanSubtractionNorm")
+
+
+def embed(
+    model: Module | Sequence[Any],
+    graph: HomogeneousGraph | Data,
+    out: str | os.PathLike[str],
+    *,
+    features: FeatureSource | ArrayLike | None = None,
+    edge_weight: str | None = None,
+    edge_attr: str | None = None,
+    device: torch.device | str | None = None,
+    batch_size: int | None = None,
+    num_neighbors: int | Sequence[int] | None = None,
+    memory_budget: int | str | None = None,
+    dtype: str | np.dtype[Any] | None = None,
+    seed: int = 0,
+    force: bool = False,
+    restart: bool = False,
+    stages: Stages | None = None,
+    remark: Callable[[str], None] | None = None,
+) -> FeatureTable:
+    """Compute a vector for every node with a trained model, layer by layer, into a ``.npy`` file.
+
+    What ``model.inference(loader)`` of PyG returns, for graphs and features of any size::
+
+        table = embed(model, graph, "vectors.npy", memory_budget="4G")
+        table.gather([3, 7])
+
+    :func:`aethergraph.inference.embed` says how the work goes on after a kill, and has the other
+    arguments. The model is called in ``eval`` mode and without gradients; its modes come back.
+
+    ``GCNConv`` counts degrees in the batch that it gets, where nodes that are only neighbours have
+    no edges. Its rows are those of ``model.inference`` with batches of the same ``batch_size``, and
+    differ from those of ``model(x, edge_index)`` for all nodes at once. For the latter, give the
+    graph the weights of ``gcn_norm``, with the self-loops that these belong to, make the model with
+    ``normalize=False``, and name them as ``edge_weight``.
+
+    Args:
+        model: a model of PyG's ``BasicGNN`` family (``GCN``, ``GraphSAGE``, ``GAT``, ``GIN``...),
+            or a list of convolutions and what stands between them, each a function of rows:
+            ``[conv1, torch.relu, conv2]``.
+        graph: a graph of ours, or a ``Data``.
+        out: as ``out`` of :func:`aethergraph.inference.embed`.
+        features: what the first layer reads, a row for each node; None: the ``x`` of the graph.
+        edge_weight: name of the attribute of edges that convolutions get as ``edge_weight``;
+            ``"edge_weight"`` is the graph's own. None: they get none.
+        edge_attr: likewise as ``edge_attr``.
+        device: where the layers run; the model is moved there. None: where its parameters are.
+        batch_size: as in :func:`aethergraph.inference.embed`.
+        num_neighbors: as in :func:`aethergraph.inference.embed`.
+        memory_budget: as in :func:`aethergraph.inference.embed`, for memory of the host.
+        dtype: as in :func:`aethergraph.inference.embed`.
+        seed: as in :func:`aethergraph.inference.embed`.
+        force: as in :func:`aethergraph.inference.embed`.
+        restart: as in :func:`aethergraph.inference.embed`.
+        stages: as in :func:`aethergraph.inference.embed`.
+        remark: as in :func:`aethergraph.inference.embed`.
+
+    Returns:
+        The output, mapped.
+
+    Raises:
+        UnsupportedError: a model of another kind, or one whose layers need more than the neighbours
+            of a node: ``jk="cat"``, several hops in a convolution, norms over all nodes.
+        InvalidArgumentError: convolutions do not take such values of edges; lazy parameters; or as
+            :func:`aethergraph.inference.embed`.
+    """
+    if isinstance(graph, Data):
+        graph = graph_from_data(graph)
+    names = {"edge_weight": as_text(edge_weight, "edge_weight")}
+    names["edge_attr"] = as_text(edge_attr, "edge_attr")
+    values = {option: name for option, name in names.items() if name is not None}
+    modules = [item for item in _items(model) if isinstance(item, Module)]
+    _check_modules(modules)
+    place = _device_of(modules) if device is None else as_device(device, "device")
+    for module in modules:
+        module.to(place)
+    layers = [
+        TorchLayer(name, steps, call, values, place) for name, steps, call in _calls(model, values)
+    ]
+    with _evaluating(modules), torch.no_grad():
+        return embed_layers(
+            layers, graph, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
+            edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
+            dtype=dtype, seed=seed, force=force, restart=restart, stages=stages, remark=remark,
+        )  # fmt: skip
+
+
+class TorchLayer:
+    """Layer of :func:`aethergraph.inference.embed` that computes with tensors.
+
+    Args:
+        name: its name in messages.
+        steps: what it is made of, for the fingerprint.
+        call: computes it.
+        values: attributes of edges by the argument that they are given as.
+        device: where it computes.
+    """
+
+    def __init__(
+        self, name: str, steps: Sequence[Any], call: _Call, values: Mapping[str, str],
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.__qualname__ = name
+        self.fingerprint = "; ".join(map(_describe_step, steps))
+        self._call, self._values, self._device = call, values, device
+
+    def __call__(self, batch: Batch) -> NDArray[Any]:
+        """Return the rows of the first nodes of a batch."""
+        x, edge_index = self._tensor(batch.node_attrs["x"]), self._tensor(batch.edge_index)
+        values = {
+            option: self._tensor(batch.edge_attrs[name]) for option, name in self._values.items()
+        }
+        result: NDArray[Any] = self._call(x, edge_index, batch.batch_size, values).cpu().numpy()
+        return result
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def _items(model: Any) -> list[Any]:
+    """Return the model, if it is one that has layers, or the items of a list."""
+    if isinstance(model, BasicGNN):
+        return [model]
+    if isinstance(model, (list, tuple, torch.nn.Sequential, torch.nn.ModuleList)):
+        return list(model)
+    raise UnsupportedError(
+        f"model is a {type(model).__name__}, whose layers cannot be told apart: {_INSTEAD}"
+    )
+
+
+def _calls(model: Any, values: Mapping[str, str]) -> Iterator[tuple[str, list[Any], _Call]]:
+    """Yield name, steps and call of each layer."""
+    if isinstance(model, BasicGNN):
+        if model.jk_mode not in (None, "last"):
+            raise UnsupportedError(
+                f"model has jk = {model.jk_mode!r}: its output needs the rows of all layers at "
+                "once; embed takes jk=None and jk='last'"
+            )
+        for option in values:
+            if not getattr(model, f"supports_{option}"):
+                raise InvalidArgumentError(f"{type(model).__name__} takes no {option}")
+        for number, conv in enumerate(model.convs):
+            yield type(conv).__name__, [model], _basic_call(model, number, conv)
+        return
+    layers: list[list[Any]] = []
+    before: list[Any] = []
+    for number, item in enumerate(model):
+        if isinstance(item, MessagePassing):
+            for option in values:
+                if option not in inspect.signature(item.forward).parameters:
+                    raise InvalidArgumentError(
+                        f"model[{number}], {type(item).__name__}, takes no {option}"
+                    )
+            layers.append([item])
+        elif not callable(item):
+            raise InvalidArgumentError(f"model[{number}] = {shown(item)} is no function of rows")
+        elif isinstance(item, Module) and any(
+            isinstance(m, MessagePassing) for m in item.modules()
+        ):
+            raise UnsupportedError(
+                f"model[{number}] is a {type(item).__name__} around convolutions: {_INSTEAD}"
+            )
+        else:
+            (layers[-1] if layers else before).append(item)
+    if not layers:
+        raise InvalidArgumentError("model has no convolution (torch_geometric.nn.MessagePassing)")
+    for number, (conv, *after) in enumerate(layers):
+        first = [] if number else before
+        yield type(conv).__name__, [*first, conv, *after], _list_call(first, conv, after)
+
+
+def _has_convolutions(module: Module) -> bool:
+    return any(isinstance(child, MessagePassing) for child in module.modules())
+
+
+def _basic_call(model: Any, number: int, conv: Module) -> _Call:
+    ends_of = _ends_of(conv)
+
+    def call(x: Tensor, edge_index: Tensor, count: int, values: dict[str, Tensor]) -> Tensor:
+        # inference_per_layer() hands no values of edges on.
+        hook = conv.register_forward_pre_hook(
+            lambda _, args, kwargs: (args, {**kwargs, **values}), with_kwargs=True
+        )
+        try:
+            rows: Tensor = model.inference_per_layer(number, ends_of(x, count), edge_index, count)
+        finally:
+            hook.remove()
+        return rows
+
+    return call
+
+
+def _list_call(before: Sequence[Any], conv: Any, after: Sequence[Any]) -> _Call:
+    ends_of = _ends_of(conv)
+
+    def call(x: Tensor, edge_index: Tensor, count: int, values: dict[str, Tensor]) -> Tensor:
+        for step in before:
+            x = step(x)
+        x = conv(ends_of(x, count), edge_index, **values)[:count]
+        for step in after:
+            x = step(x)
+        return x
+
+    return call
+
+
+def _ends_of(conv: Any) -> Callable[[Tensor, int], Any]:
+    """Return what makes the first argument of a convolution of rows.
+
+    It is the rows of sources, and those of the nodes whose rows are wanted, where the convolution
+    says that it takes both: others compute rows of all nodes, of which most are thrown away.
+    """
+    try:
+        kinds = typing.get_type_hints(conv.forward).get("x", Tensor)
+    except Exception:  # hints of others, of names that exist for type checkers alone
+        kinds = Tensor
+    if any(typing.get_origin(kind) is tuple for kind in typing.get_args(kinds)):
+        return lambda x, count: (x, x[:count])
+    return lambda x, count: x
+
+
+def _check_modules(modules: Sequence[Module]) -> None:
+    """Raise for what needs more than the neighbours of a node, and for lazy parameters."""
+    for root in modules:
+        if any(is_lazy(parameter) for parameter in root.parameters()):
+            raise InvalidArgumentError(
+                f"{type(root).__name__} has lazy parameters: call the model once, or load its state"
+            )
+        for module in root.modules():
+            reason = _why_not(module)
+            if reason is not None:
+                raise UnsupportedError(
+                    f"{type(module).__name__} {reason}: a layer sees the neighbours of a node alone"
+                )
+
+
+def _why_not(module: Module) -> str | None:
+    """Return why a module needs more than the neighbours of a node; None: it does not."""
+    name = type(module).__name__
+    if name in _ACROSS_NODES or (name == "LayerNorm" and getattr(module, "mode", "") == "graph"):
+        mode = " (mode='node' does not)" if name == "LayerNorm" else ""
+        return f"normalizes over all nodes{mode}"
+    if getattr(module, "track_running_stats", True) is False:
+        return "normalizes over the nodes of the batch (track_running_stats=False)"
+    if isinstance(module, MessagePassing):
+        hops = [getattr(module, option, 1) for option in ("K", "num_layers")]
+        hops += getattr(module, "powers", [])
+        if any(isinstance(count, int) and count > 1 for count in hops):
+            return f"follows {max(hops)} hops"
+        if getattr(module, "cached", False) is True:
+            return "keeps what it computes for the first graph (cached=True)"
+    return None
+
+
+def _device_of(modules: Sequence[Module]) -> torch.device:
+    for module in modules:
+        for parameter in module.parameters():
+            return parameter.device
+    return torch.device("cpu")
+
+
+def _describe_step(step: Any) -> str:
+    if isinstance(step, Module):
+        return f"{describe(repr(step))} {describe(dict(step.state_dict()))}"
+    return getattr(step, "__qualname__", type(step).__qualname__)
+
+
+@contextmanager
+def _evaluating(modules: Sequence[Module]) -> Iterator[None]:
+    """Put modules into ``eval`` mode for a ``with`` block."""
+    trained = [module for root in modules for module in root.modules() if module.training]
+    for root in modules:
+        root.eval()
+    try:
+        yield
+    finally:
+        for module in trained:
+            module.training = True
