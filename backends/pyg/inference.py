@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
@@ -116,8 +116,13 @@ def embed(
         InvalidArgumentError: convolutions do not take such values of edges; lazy parameters; or as
             :func:`aethergraph.inference.embed`.
     """
-    if isinstance(graph, Data):
-        graph = graph_from_data(graph)
+    source: Any = graph
+    if isinstance(graph, (Data, HeteroData)):
+        source = graph_from_data(graph)
+    elif isinstance(graph, tuple):
+        raise InvalidArgumentError(
+            "graph is a pair of stores: give the graph that they are of, and its rows as features"
+        )
     names = {"edge_weight": as_text(edge_weight, "edge_weight")}
     names["edge_attr"] = as_text(edge_attr, "edge_attr")
     values = {option: name for option, name in names.items() if name is not None}
@@ -131,7 +136,7 @@ def embed(
     ]
     with _evaluating(modules), torch.no_grad():
         return embed_layers(
-            layers, graph, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
+            layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
             dtype=dtype, seed=seed, force=force, restart=restart, stages=stages, remark=remark,
         )  # fmt: skip
@@ -166,7 +171,9 @@ class TorchLayer:
         return result
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+        tensor = torch.from_numpy(array)
+        # Without a need for it to() waits for Python, which the thread that reads ahead may have.
+        return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
 
 def _items(model: Any) -> list[Any]:
