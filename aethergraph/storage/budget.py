@@ -5,6 +5,7 @@
                                            +-- features/     a cache of rows
                                            +-- packing/      hot rows; batches being packed
                                            +-- convert/      buffers of a conversion
+                                           +-- inference/    rows of a layer, and batches
 
 A public function parses its argument once and hands a Budget on. Inside, the name is ``budget``.
 """
