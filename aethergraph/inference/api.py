@@ -115,9 +115,12 @@ def embed(
     rows = attribute_store(
         at.node_attrs["x"] if features is None else features, count, "features", "num_nodes"
     )
+    for name, attr in graph.node_attrs.items() if rows.is_live and graph.is_live else ():
+        if attr.is_same_rows(rows):
+            rows = at.node_attrs[name]
     if rows.is_live:
         raise InvalidArgumentError(
-            "features are rows that change meanwhile: save() them, and give the file's"
+            "features are rows that change meanwhile: give those of now, features.array"
         )
     names = [edge_attrs] if isinstance(edge_attrs, str) else as_list(edge_attrs, "edge_attrs")
     options = Options(

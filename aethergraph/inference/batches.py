@@ -11,6 +11,7 @@ start of a range has the batches that it would have had.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource
 from aethergraph.sampling import NeighborSampler, Subgraph
 from aethergraph.sampling.two_step import Steps
 
-__all__ = ["AHEAD", "Degrees", "LayerBatches", "Range", "cut"]
+__all__ = ["AHEAD", "Degrees", "LayerBatches", "Range", "cut", "gathered_dtype"]
 
 Ids = NDArray[np.int64]
 #: Batches that are ready before they are asked for.
@@ -68,8 +69,9 @@ class Degrees:
         degrees = self._graph.in_degrees(np.arange(start, min(start + _NODES, self.num_nodes)))
         return degrees if self._fanout < 0 else np.minimum(degrees, self._fanout)
 
+    @functools.cached_property
     def largest(self) -> tuple[int, int]:
-        """Return the node with most edges and their number; (0, 0) without nodes."""
+        """Node with most edges, and their number; (0, 0) without nodes."""
         node, degree = 0, 0
         for start in range(0, self.num_nodes, _NODES):
             degrees = self.of(start)
@@ -100,6 +102,11 @@ def cut(degrees: Degrees, start: int, batch_size: int, limit: int) -> Iterator[R
             yield Range(start + at, start + stop)
             at, before = stop, int(ends[stop - 1])
         start += at
+
+
+def gathered_dtype(rows: RowSource) -> np.dtype[Any]:
+    """Return the dtype of rows in batches: float32 for bfloat16, which numpy has not."""
+    return _FLOAT32 if rows.dtype_name == "bfloat16" else rows.array_dtype
 
 
 class LayerBatches:
@@ -161,8 +168,8 @@ class LayerBatches:
         tables: list[NDArray[Any]] = []
         for number, column in enumerate(self._columns):
             rows, ids = column.rows, self._ids(sample, number)
-            dtype = _FLOAT32 if rows.dtype_name == "bfloat16" else rows.array_dtype
-            out = self._buffers.lend((len(ids), *map(int, rows.row_shape)), dtype)
+            shape = (len(ids), *map(int, rows.row_shape))
+            out = self._buffers.lend(shape, gathered_dtype(rows))
             plan = None if plans is None else plans.get(number)
             with stage("gather", column.name, rows):
                 tables.append(

@@ -32,7 +32,7 @@ from aethergraph.convert.outputs import PlacedFile, check_outputs
 from aethergraph.convert.result import Stages
 from aethergraph.errors import DiskFullError, FileChangedError, InvalidArgumentError
 from aethergraph.features import FeatureTable
-from aethergraph.inference.batches import AHEAD, Degrees, LayerBatches, Range, cut
+from aethergraph.inference.batches import AHEAD, Degrees, LayerBatches, Range, cut, gathered_dtype
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
@@ -106,7 +106,8 @@ class Embedding:
         self._layers, self._graph, self._rows = layers, graph, rows
         self._edge_columns, self._options, self._show = edge_columns, options, show
         self._command = command
-        self._degrees = [Degrees(graph, fanout) for fanout in options.fanouts]
+        by_fanout = {fanout: Degrees(graph, fanout) for fanout in options.fanouts}
+        self._degrees = [by_fanout[fanout] for fanout in options.fanouts]
         self._forms: list[_Form] = []
 
     def run(self, out: str, force: bool, restart: bool, remark: Callable[[str], None]) -> None:
@@ -182,11 +183,11 @@ class Embedding:
                 the least that has.
         """
         room, limits = self._options.budget.limit // 2, []
-        row_bytes = self._rows.nbytes // max(1, self._rows.num_rows)
+        row_bytes = _Form(self._rows.row_shape, gathered_dtype(self._rows)).row_bytes
         for form, degrees in zip(self._forms, self._degrees, strict=True):
             # Ids and rows of the batches that wait, and at the layer messages and their copies.
             edge_bytes = (AHEAD + 2) * (24 + row_bytes) + 52 + 3 * max(row_bytes, form.row_bytes)
-            node, degree = degrees.largest()
+            node, degree = degrees.largest
             if (degree + 1) * edge_bytes > room:
                 raise InvalidArgumentError(
                     f"{self._options.budget} is too small for node {node}, which has {degree:,} "
@@ -225,6 +226,9 @@ class Embedding:
 
     def _run_layer(self, journal: Journal, number: int, begin: int, limit: int) -> None:
         form, layer, count = self._forms[number], self._layers[number], self._graph.num_nodes
+        if number > 1:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(journal.path(_name(number - 2)))  # nobody reads it any more
         convert = self._options.dtype is not None and number == len(self._layers) - 1
         batch_size = self._options.batch_size or count + 1
         ranges = cut(self._degrees[number], begin, batch_size, limit)
@@ -248,8 +252,6 @@ class Embedding:
                     self._record(journal, file, layer=number, rows=file.rows)
                     recorded = time.monotonic()
             self._record(journal, file, layer=number + 1, rows=0)
-        if number:
-            os.unlink(journal.path(_name(number - 1)))
 
     def _open(self, journal: Journal, number: int) -> FeatureTable:
         """Open the rows that a layer has returned: in memory if they fit, else through a cache."""
@@ -289,7 +291,7 @@ def name_of(layer: Any) -> str:
 
 
 def describe_command(
-    layers: Sequence[Layer], graph: HomogeneousGraph, at: HomogeneousGraph, rows: RowSource,
+    layers: Sequence[Layer], graph: HomogeneousGraph, at: Any, rows: RowSource,
     options: Options, edge_attrs: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what decides the output, for work that is to go on.
@@ -303,9 +305,12 @@ def describe_command(
         edge_attrs: names of attributes of edges.
     """
     files = [path for path in (graph.path, rows.path) if path and os.path.isfile(path)]
+    lists = describe_graph(graph, describe_commit(graph, at) if graph.is_live else None)
+    if not graph.is_live and graph.native_snapshot is not None:  # a snapshot of one that is
+        lists["commit"] = str(at.lsn or at.commit)
     return {
         "version": _VERSION, "inputs": [input_state(path) for path in dict.fromkeys(files)],
-        "graph": describe_graph(graph, describe_commit(graph, at) if graph.is_live else None),
+        "graph": lists,
         "features": _describe_rows(rows),
         "layers": [
             {"name": name_of(layer), "fingerprint": str(getattr(layer, "fingerprint", None))}

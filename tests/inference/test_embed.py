@@ -38,6 +38,7 @@ from aethergraph.errors import (
 )
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.inference import embed, job
+from aethergraph.inference.batches import Degrees, cut
 from aethergraph.loading import Batch
 from aethergraph.sampling.keys import mix_key
 
@@ -228,6 +229,31 @@ def test_bfloat16_features_are_read_as_float32(tmp_path: Path) -> None:
     rows = FeatureTable.from_array(X.astype(np.float32).view(np.uint16)[:, 1::2], dtype="bfloat16")
     table = embed([Total()], GRAPH, rows, tmp_path / "h.npy")
     np.testing.assert_array_equal(table.array, Total().of_all(SRC, DST, X).astype(np.float32))
+
+
+@given(
+    edges=edge_lists(), batch_size=st.integers(1, 50), limit=st.integers(1, 60),
+    stretch=st.integers(1, 50), fanout=st.sampled_from([-1, 2]),
+)  # fmt: skip
+@examples(100)
+def test_ranges(
+    edges: tuple[int, Rows, Rows], batch_size: int, limit: int, stretch: int, fanout: int
+) -> None:
+    """They follow each other, are within the limits, and the same from the start of each one on."""
+    count, src, dst = edges
+    degrees = Degrees(Graph.from_edges(count, src, dst), fanout)
+    sizes = np.bincount(dst, minlength=count).clip(max=None if fanout < 0 else fanout) + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aethergraph.inference.batches._NODES", stretch)
+        ranges = list(cut(degrees, 0, batch_size, limit))
+        for number, part in enumerate(ranges):
+            assert list(cut(degrees, part.start, batch_size, limit)) == ranges[number:]
+        assert degrees.largest[1] == (sizes.max() - 1 if count else 0)
+    starts = [0, *(part.stop for part in ranges)]
+    assert starts == [*(part.start for part in ranges), count]
+    for start, stop in ranges:
+        assert start < stop <= start + batch_size
+        assert stop == start + 1 or sizes[start:stop].sum() <= limit
 
 
 # ---- memory -------------------------------------------------------------------------------------
@@ -560,8 +586,20 @@ def test_bad_arguments_are_named_before_work_begins(
 
 def test_live_features_are_refused(tmp_path: Path) -> None:
     rows = LiveFeatureTable.create(None, COUNT, 3, missing="zero")
-    with pytest.raises(InvalidArgumentError, match="features are rows that change meanwhile"):
+    with pytest.raises(InvalidArgumentError, match=r"features are rows that .*, features\.array"):
         embed([Total()], GRAPH, rows, tmp_path / "h.npy")
+    embed([Total()], GRAPH, rows.array, tmp_path / "h.npy")
+
+
+def test_features_of_a_live_graph_are_those_of_its_moment(tmp_path: Path) -> None:
+    graph = live(tmp_path)
+
+    def layer(batch: Batch) -> Rows:
+        graph.update_nodes([0], x=[[9, 9, 9]])
+        return Total()(batch)
+
+    table = embed([layer], graph, graph.features, tmp_path / "h.npy", batch_size=10)
+    np.testing.assert_array_equal(table.array, Total().of_all(*UNIQUE, X))
 
 
 def test_the_way_to_bfloat16_that_is_named(tmp_path: Path) -> None:
