@@ -129,10 +129,20 @@ class LayerBatches:
         self._key = key
         self._buffers = pool_of(graph)
 
-    def of(self, ranges: Iterator[Range], batch_size: int) -> PrefetchIterator[Any, Batch]:
-        """Return the batches of ranges, made ahead; ``batch_size``: nodes of a range, about."""
-        groups = self._sampler.engine.groups
-        plans = choose_plans([column.rows for column in self._columns], 0, groups, batch_size)
+    def of(
+        self, ranges: Iterator[Range], batch_size: int, num_planned: int
+    ) -> PrefetchIterator[Any, Batch]:
+        """Return the batches of ranges, made ahead.
+
+        Args:
+            ranges: the ranges.
+            batch_size: nodes of a range, about.
+            num_planned: batches that are sampled before the rows of the first are fetched, if that
+                makes reading them cheaper.
+        """
+        groups, sources = self._sampler.engine.groups, [column.rows for column in self._columns]
+        planned = num_planned if self._rows.can_plan else 0
+        plans = choose_plans(sources, planned, groups, batch_size)
         draw: Draw[Range, Subgraph]
         if groups is None:
             draw = DrawAlone(self._sample, 1, helping=True)

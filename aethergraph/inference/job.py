@@ -49,6 +49,8 @@ _VERSION = 1
 RECORD_SECONDS = 5.0
 #: Bytes of rows that batches of no given size gather, about.
 _BATCH_BYTES = 16 << 20
+#: Samples whose rows are planned together at most, and bytes of an edge or a node of one.
+_PLANNED, _SAMPLE_BYTES = 64, 32
 _COMPARED = 1 << 16  # rows in memory that are hashed at a time
 
 
@@ -182,17 +184,20 @@ class Embedding:
             InvalidArgumentError: a node has more neighbours than the budget has room for; names
                 the least that has.
         """
-        room, limits = self._options.budget.limit // 2, []
-        row_bytes = _Form(self._rows.row_shape, gathered_dtype(self._rows)).row_bytes
+        room, limits = self._options.budget.limit * 3 // 8, []
+        value_bytes = sum(_form_of(column.rows).row_bytes for column in self._edge_columns)
+        row_bytes = _form_of(self._rows).row_bytes
         for form, degrees in zip(self._forms, self._degrees, strict=True):
             # Ids and rows of the batches that wait, and at the layer messages and their copies.
-            edge_bytes = (AHEAD + 2) * (24 + row_bytes) + 52 + 3 * max(row_bytes, form.row_bytes)
+            edge_bytes = (AHEAD + 2) * (24 + row_bytes + value_bytes) + 52
+            edge_bytes += 3 * max(row_bytes, form.row_bytes)
             node, degree = degrees.largest
             if (degree + 1) * edge_bytes > room:
+                budget = -(-(degree + 1) * edge_bytes * 8 // 3)
                 raise InvalidArgumentError(
                     f"{self._options.budget} is too small for node {node}, which has {degree:,} "
-                    f"neighbours: the least is {-(-2 * (degree + 1) * edge_bytes >> 20)}M, or take "
-                    "some of them, num_neighbors="
+                    f"neighbours: the least is {(budget >> 20) + 1}M, or take some of them, "
+                    "num_neighbors="
                 )
             limit = room // edge_bytes
             if self._options.batch_size is None:
@@ -240,7 +245,9 @@ class Embedding:
             path = journal.path(_name(number))
             file = stack.enter_context(LayerFile(path, (count, *form.row_shape), form.dtype, begin))
             batches = stack.enter_context(
-                self._batches(number, rows).of(ranges, min(batch_size, limit))
+                self._batches(number, rows).of(
+                    ranges, min(batch_size, limit), self._num_planned(limit)
+                )
             )
             recorded = time.monotonic()
             for batch in batches:
@@ -252,6 +259,10 @@ class Embedding:
                     self._record(journal, file, layer=number, rows=file.rows)
                     recorded = time.monotonic()
             self._record(journal, file, layer=number + 1, rows=0)
+
+    def _num_planned(self, limit: int) -> int:
+        """Return how many samples are drawn before the rows of the first are fetched."""
+        return min(_PLANNED, self._options.budget.limit // 8 // (2 * _SAMPLE_BYTES * limit))
 
     def _open(self, journal: Journal, number: int) -> FeatureTable:
         """Open the rows that a layer has returned: in memory if they fit, else through a cache."""
@@ -279,6 +290,11 @@ class Embedding:
 def _limit_of(row_bytes: int) -> int:
     """Return the nodes and edges of a batch of no given size."""
     return max(1024, _BATCH_BYTES // max(1, row_bytes))
+
+
+def _form_of(rows: RowSource) -> _Form:
+    """Return the form of rows in batches."""
+    return _Form(rows.row_shape, gathered_dtype(rows))
 
 
 def _name(number: int) -> str:

@@ -1,0 +1,90 @@
+"""A vector of every node: train on batches, then go through the graph layer by layer.
+
+Makes a labelled graph, trains a GraphSAGE on batches of neighbours, and writes the vectors of all
+nodes to a file that need not fit into memory. Nodes are then classified by the node whose vector is
+most like theirs, among some whose labels are known.
+
+    python examples/node_vectors_pyg.py [--nodes 200000] [--epochs 4] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch_geometric.nn import GraphSAGE
+
+from aethergraph import FeatureTable, Graph
+from aethergraph.pyg import NeighborLoader, embed
+
+CLASSES = 6
+
+
+def make_files(folder: Path, num_nodes: int) -> None:
+    """Write graph.aeg, features.npy and labels.npy of a graph with noisy communities."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(num_nodes) % CLASSES
+    dst = rng.integers(0, num_nodes, 10 * num_nodes)
+    friend = (dst + CLASSES * rng.integers(1, num_nodes // CLASSES, dst.size)) % num_nodes
+    src = np.where(rng.random(dst.size) < 0.7, friend, rng.integers(0, num_nodes, dst.size))
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
+    features = rng.normal(size=(num_nodes, 32)).astype(np.float32)
+    features[np.arange(num_nodes), labels] += 1.0
+    np.save(folder / "features.npy", features)
+    np.save(folder / "labels.npy", labels)
+
+
+def train(model: torch.nn.Module, graph: Graph, epochs: int) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    nodes = torch.randperm(graph.num_nodes)[: graph.num_nodes // 4]
+    loader = NeighborLoader(graph, [10, 5], nodes, batch_size=512, shuffle=True)
+    for _ in range(epochs):
+        for batch in loader:
+            out = model(batch.x, batch.edge_index)[: batch.batch_size]
+            loss = F.cross_entropy(out, batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def accuracy(vectors: FeatureTable, labels: FeatureTable) -> float:
+    """Return how many nodes have the label of the known node whose vector is most like theirs."""
+    rng = np.random.default_rng(1)
+    known, asked = np.split(rng.permutation(vectors.num_rows)[:3000], [1000])
+    table, query = (
+        F.normalize(torch.from_numpy(vectors.gather(ids).astype(np.float32)))
+        for ids in (known, asked)
+    )
+    nearest = (query @ table.T).argmax(1).numpy()
+    return float((labels.gather(known[nearest]) == labels.gather(asked)).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=200_000)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--quick", action="store_true", help="a small graph")
+    args = parser.parse_args()
+    num_nodes = 6_000 if args.quick else args.nodes
+
+    torch.manual_seed(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_files(folder, num_nodes)
+        graph = Graph.load(folder / "graph.aeg")
+        graph.load_features(folder / "features.npy")
+        labels = graph.load_features(folder / "labels.npy", name="y")
+
+        model = GraphSAGE(graph.features.shape[1], 64, num_layers=2, out_channels=CLASSES)
+        train(model, graph, args.epochs)
+        vectors = embed(model, graph, folder / "vectors.npy", memory_budget="1G", dtype="float16")
+        print(f"{vectors.shape[0]} vectors of {vectors.shape[1]} numbers")
+        print(f"label of the nearest: {accuracy(vectors, labels):.3f}")
+
+
+if __name__ == "__main__":
+    main()
