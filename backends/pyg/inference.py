@@ -7,32 +7,40 @@ Source followed: ``torch_geometric/nn/models/basic_gnn.py`` (``BasicGNN.inferenc
 
 from __future__ import annotations
 
-import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.options import as_text
+from aethergraph._torch.layers import (
+    Call,
+    Steps,
+    TorchLayer,
+    check_modules,
+    check_values,
+    device_of,
+    evaluating,
+    items_of,
+    on_device,
+    split_steps,
+)
 from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
-from aethergraph.loading.state import describe
 from aethergraph.pyg.data import graph_from_data
 
 if TYPE_CHECKING:
     import os
 
-    from numpy.typing import ArrayLike, NDArray
+    import numpy as np
+    from numpy.typing import ArrayLike
 
     from aethergraph import FeatureTable
     from aethergraph.convert.result import Stages
@@ -41,12 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["embed"]
 
-#: Calls a layer: rows, edge index, number of nodes to return rows of, values of edges by name.
-_Call = Callable[[Tensor, Tensor, int, dict[str, Tensor]], Tensor]
-_INSTEAD = (
-    "give the list of its convolutions with what stands between them, or functions of batches to "
-    "aethergraph.inference.embed"
-)
 #: Norms that look at other nodes, whichever are in the batch.
 _ACROSS_NODES = ("GraphNorm", "GraphSizeNorm", "PairNorm", "MeanSubtractionNorm")
 
@@ -126,15 +128,15 @@ def embed(
     names = {"edge_weight": as_text(edge_weight, "edge_weight")}
     names["edge_attr"] = as_text(edge_attr, "edge_attr")
     values = {option: name for option, name in names.items() if name is not None}
-    modules = [item for item in _items(model) if isinstance(item, Module)]
-    _check_modules(modules)
-    place = _device_of(modules) if device is None else as_device(device, "device")
+    items = [model] if isinstance(model, BasicGNN) else items_of(model)
+    modules = [item for item in items if isinstance(item, Module)]
+    check_modules(modules, _why_not)
+    place = device_of(modules) if device is None else as_device(device, "device")
     for module in modules:
         module.to(place)
-    layers = [
-        TorchLayer(name, steps, call, values, place) for name, steps, call in _calls(model, values)
-    ]
-    with _evaluating(modules), torch.no_grad():
+    calls = _basic_calls(model, values, place) if items == [model] else _calls(items, values, place)
+    layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
+    with evaluating(modules):
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
@@ -142,105 +144,35 @@ def embed(
         )  # fmt: skip
 
 
-class TorchLayer:
-    """Layer of :func:`aethergraph.inference.embed` that computes with tensors.
-
-    Args:
-        name: its name in messages.
-        steps: what it is made of, for the fingerprint.
-        call: computes it.
-        values: attributes of edges by the argument that they are given as.
-        device: where it computes.
-    """
-
-    def __init__(
-        self, name: str, steps: Sequence[Any], call: _Call, values: Mapping[str, str],
-        device: torch.device,
-    ) -> None:  # fmt: skip
-        self.__qualname__ = name
-        self.fingerprint = "; ".join(map(_describe_step, steps))
-        self._call, self._values, self._device = call, values, device
-
-    def __call__(self, batch: Batch) -> NDArray[Any]:
-        """Return the rows of the first nodes of a batch."""
-        x, edge_index = self._tensor(batch.node_attrs["x"]), self._tensor(batch.edge_index)
-        values = {
-            option: self._tensor(batch.edge_attrs[name]) for option, name in self._values.items()
-        }
-        result: NDArray[Any] = self._call(x, edge_index, batch.batch_size, values).cpu().numpy()
-        return result
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(array)
-        # Without a need for it to() waits for Python, which the thread that reads ahead may have.
-        return tensor if self._device.type == "cpu" else tensor.to(self._device)
+#: Name, steps and call of a layer.
+_Part = tuple[str, list[Any], Call]
 
 
-def _items(model: Any) -> list[Any]:
-    """Return the model, if it is one that has layers, or the items of a list."""
-    if isinstance(model, BasicGNN):
-        return [model]
-    if isinstance(model, (list, tuple, torch.nn.Sequential, torch.nn.ModuleList)):
-        return list(model)
-    raise UnsupportedError(
-        f"model is a {type(model).__name__}, whose layers cannot be told apart: {_INSTEAD}"
-    )
+def _basic_calls(model: Any, values: Mapping[str, str], device: torch.device) -> Iterator[_Part]:
+    """Yield the layers of a model of PyG's."""
+    if model.jk_mode not in (None, "last"):
+        raise UnsupportedError(
+            f"model has jk = {model.jk_mode!r}: its output needs the rows of all layers at once; "
+            "embed takes jk=None and jk='last'"
+        )
+    for option in values:
+        if not getattr(model, f"supports_{option}"):
+            raise InvalidArgumentError(f"{type(model).__name__} takes no {option}")
+    for number, conv in enumerate(model.convs):
+        yield type(conv).__name__, [model], _basic_call(model, number, conv, device)
 
 
-def _calls(model: Any, values: Mapping[str, str]) -> Iterator[tuple[str, list[Any], _Call]]:
-    """Yield name, steps and call of each layer."""
-    if isinstance(model, BasicGNN):
-        if model.jk_mode not in (None, "last"):
-            raise UnsupportedError(
-                f"model has jk = {model.jk_mode!r}: its output needs the rows of all layers at "
-                "once; embed takes jk=None and jk='last'"
-            )
-        for option in values:
-            if not getattr(model, f"supports_{option}"):
-                raise InvalidArgumentError(f"{type(model).__name__} takes no {option}")
-        for number, conv in enumerate(model.convs):
-            yield type(conv).__name__, [model], _basic_call(model, number, conv)
-        return
-    layers: list[list[Any]] = []
-    before: list[Any] = []
-    for number, item in enumerate(model):
-        if isinstance(item, MessagePassing):
-            for option in values:
-                if option not in inspect.signature(item.forward).parameters:
-                    raise InvalidArgumentError(
-                        f"model[{number}], {type(item).__name__}, takes no {option}"
-                    )
-            layers.append([item])
-        elif not callable(item):
-            raise InvalidArgumentError(f"model[{number}] = {shown(item)} is no function of rows")
-        elif isinstance(item, Module) and any(
-            isinstance(m, MessagePassing) for m in item.modules()
-        ):
-            raise UnsupportedError(
-                f"model[{number}] is a {type(item).__name__} around convolutions: {_INSTEAD}"
-            )
-        else:
-            (layers[-1] if layers else before).append(item)
-    if not layers:
-        raise InvalidArgumentError("model has no convolution (torch_geometric.nn.MessagePassing)")
-    for number, (conv, *after) in enumerate(layers):
-        first = [] if number else before
-        yield type(conv).__name__, [*first, conv, *after], _list_call(first, conv, after)
-
-
-def _has_convolutions(module: Module) -> bool:
-    return any(isinstance(child, MessagePassing) for child in module.modules())
-
-
-def _basic_call(model: Any, number: int, conv: Module) -> _Call:
+def _basic_call(model: Any, number: int, conv: Module, device: torch.device) -> Call:
     ends_of = _ends_of(conv)
 
-    def call(x: Tensor, edge_index: Tensor, count: int, values: dict[str, Tensor]) -> Tensor:
+    def call(x: Tensor, batch: Batch, values: dict[str, Tensor]) -> Tensor:
         # inference_per_layer() hands no values of edges on.
         hook = conv.register_forward_pre_hook(
             lambda _, args, kwargs: (args, {**kwargs, **values}), with_kwargs=True
         )
+        count = batch.batch_size
         try:
+            edge_index = on_device(batch.edge_index, device)
             rows: Tensor = model.inference_per_layer(number, ends_of(x, count), edge_index, count)
         finally:
             hook.remove()
@@ -249,16 +181,22 @@ def _basic_call(model: Any, number: int, conv: Module) -> _Call:
     return call
 
 
-def _list_call(before: Sequence[Any], conv: Any, after: Sequence[Any]) -> _Call:
-    ends_of = _ends_of(conv)
+def _calls(
+    items: Sequence[Any], values: Mapping[str, str], device: torch.device
+) -> Iterator[_Part]:
+    """Yield the layers of a list."""
+    noun = "torch_geometric.nn.MessagePassing"
+    for steps in split_steps(items, lambda item: isinstance(item, MessagePassing), noun):
+        check_values(steps.conv, values)
+        yield type(steps.conv).__name__, steps.all, _list_call(steps, device)
 
-    def call(x: Tensor, edge_index: Tensor, count: int, values: dict[str, Tensor]) -> Tensor:
-        for step in before:
-            x = step(x)
-        x = conv(ends_of(x, count), edge_index, **values)[:count]
-        for step in after:
-            x = step(x)
-        return x
+
+def _list_call(steps: Steps, device: torch.device) -> Call:
+    ends_of = _ends_of(steps.conv)
+
+    def call(x: Tensor, batch: Batch, values: dict[str, Tensor]) -> Tensor:
+        count, edge_index = batch.batch_size, on_device(batch.edge_index, device)
+        return steps.run(x, lambda x: steps.conv(ends_of(x, count), edge_index, **values)[:count])
 
     return call
 
@@ -278,29 +216,12 @@ def _ends_of(conv: Any) -> Callable[[Tensor, int], Any]:
     return lambda x, count: x
 
 
-def _check_modules(modules: Sequence[Module]) -> None:
-    """Raise for what needs more than the neighbours of a node, and for lazy parameters."""
-    for root in modules:
-        if any(is_lazy(parameter) for parameter in root.parameters()):
-            raise InvalidArgumentError(
-                f"{type(root).__name__} has lazy parameters: call the model once, or load its state"
-            )
-        for module in root.modules():
-            reason = _why_not(module)
-            if reason is not None:
-                raise UnsupportedError(
-                    f"{type(module).__name__} {reason}: a layer sees the neighbours of a node alone"
-                )
-
-
 def _why_not(module: Module) -> str | None:
     """Return why a module needs more than the neighbours of a node; None: it does not."""
     name = type(module).__name__
     if name in _ACROSS_NODES or (name == "LayerNorm" and getattr(module, "mode", "") == "graph"):
         mode = " (mode='node' does not)" if name == "LayerNorm" else ""
         return f"normalizes over all nodes{mode}"
-    if getattr(module, "track_running_stats", True) is False:
-        return "normalizes over the nodes of the batch (track_running_stats=False)"
     if isinstance(module, MessagePassing):
         hops = [getattr(module, option, 1) for option in ("K", "num_layers")]
         hops += getattr(module, "powers", [])
@@ -309,29 +230,3 @@ def _why_not(module: Module) -> str | None:
         if getattr(module, "cached", False) is True:
             return "keeps what it computes for the first graph (cached=True)"
     return None
-
-
-def _device_of(modules: Sequence[Module]) -> torch.device:
-    for module in modules:
-        for parameter in module.parameters():
-            return parameter.device
-    return torch.device("cpu")
-
-
-def _describe_step(step: Any) -> str:
-    if isinstance(step, Module):
-        return f"{describe(repr(step))} {describe(dict(step.state_dict()))}"
-    return getattr(step, "__qualname__", type(step).__qualname__)
-
-
-@contextmanager
-def _evaluating(modules: Sequence[Module]) -> Iterator[None]:
-    """Put modules into ``eval`` mode for a ``with`` block."""
-    trained = [module for root in modules for module in root.modules() if module.training]
-    for root in modules:
-        root.eval()
-    try:
-        yield
-    finally:
-        for module in trained:
-            module.training = True

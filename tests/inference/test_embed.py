@@ -242,7 +242,7 @@ def test_ranges(
     """They follow each other, are within the limits, and the same from the start of each one on."""
     count, src, dst = edges
     degrees = Degrees(Graph.from_edges(count, src, dst), fanout)
-    sizes = np.bincount(dst, minlength=count).clip(max=None if fanout < 0 else fanout) + 1
+    sizes = np.bincount(dst, minlength=count).clip(0, fanout if fanout > 0 else None) + 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aethergraph.inference.batches._NODES", stretch)
         ranges = list(cut(degrees, 0, batch_size, limit))

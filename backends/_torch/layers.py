@@ -1,0 +1,200 @@
+"""Layers of torch modules for :func:`aethergraph.inference.embed`: lists of convolutions.
+
+::
+
+    [linear, conv1, relu, conv2]  ──>  [linear] conv1 [relu]     a layer: what stands before its
+                                       conv2                     convolution, and behind it
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading.state import describe
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aethergraph.loading import Batch
+
+__all__ = [
+    "Call", "Steps", "TorchLayer", "check_modules", "check_values", "device_of", "evaluating",
+    "items_of", "on_device", "split_steps",
+]  # fmt: skip
+
+_INSTEAD = (
+    "give the list of its convolutions with what stands between them, or functions of batches to "
+    "aethergraph.inference.embed"
+)
+
+#: Computes a layer: rows, the batch, values of edges by name.
+Call = Callable[[Tensor, "Batch", dict[str, Tensor]], Tensor]
+
+
+class TorchLayer:
+    """Layer of :func:`aethergraph.inference.embed` that computes with tensors.
+
+    Args:
+        name: its name in messages.
+        steps: what it is made of, for the fingerprint.
+        call: computes it.
+        values: attributes of edges by the argument that they are given as.
+        device: where it computes.
+    """
+
+    def __init__(
+        self, name: str, steps: Sequence[Any], call: Call, values: Mapping[str, str],
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.__qualname__ = name
+        self.fingerprint = "; ".join(map(_describe_step, steps))
+        self._call, self._values, self._device = call, values, device
+
+    def __call__(self, batch: Batch) -> NDArray[Any]:
+        """Return the rows of the first nodes of a batch."""
+        values = {
+            option: on_device(batch.edge_attrs[name], self._device)
+            for option, name in self._values.items()
+        }
+        rows = self._call(on_device(batch.node_attrs["x"], self._device), batch, values)
+        result: NDArray[Any] = rows.cpu().numpy()
+        return result
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device."""
+    tensor = torch.from_numpy(array)
+    # Without a need for it to() waits for Python, which the thread that reads ahead may have.
+    return tensor if device.type == "cpu" else tensor.to(device)
+
+
+class Steps(NamedTuple):
+    """A convolution, and the functions of rows before and behind it."""
+
+    before: list[Any]
+    conv: Any
+    after: list[Any]
+
+    @property
+    def all(self) -> list[Any]:
+        """Everything in order."""
+        return [*self.before, self.conv, *self.after]
+
+    def run(self, x: Tensor, convolve: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the rows that the layer makes; ``convolve`` calls the convolution."""
+        for step in self.before:
+            x = step(x)
+        x = convolve(x)
+        for step in self.after:
+            x = step(x)
+        return x
+
+
+def items_of(model: Any) -> list[Any]:
+    """Return the items of a list of convolutions and what stands between them.
+
+    Raises:
+        UnsupportedError: a model of another kind.
+    """
+    if isinstance(model, (list, tuple, torch.nn.Sequential, torch.nn.ModuleList)):
+        return list(model)
+    raise UnsupportedError(
+        f"model is a {type(model).__name__}, whose layers cannot be told apart: {_INSTEAD}"
+    )
+
+
+def split_steps(items: Sequence[Any], is_conv: Callable[[Any], bool], noun: str) -> list[Steps]:
+    """Return the layers of a list.
+
+    Args:
+        items: convolutions and functions of rows.
+        is_conv: tells the first from the others.
+        noun: what convolutions are, for messages.
+
+    Raises:
+        InvalidArgumentError: no convolution, or an item that is no function.
+        UnsupportedError: a module around convolutions.
+    """
+    layers: list[Steps] = []
+    before: list[Any] = []
+    for number, item in enumerate(items):
+        if is_conv(item):
+            layers.append(Steps([] if layers else before, item, []))
+        elif not callable(item):
+            raise InvalidArgumentError(f"model[{number}] = {shown(item)} is no function of rows")
+        elif isinstance(item, Module) and any(map(is_conv, item.modules())):
+            raise UnsupportedError(
+                f"model[{number}] is a {type(item).__name__} around convolutions: {_INSTEAD}"
+            )
+        else:
+            (layers[-1].after if layers else before).append(item)
+    if not layers:
+        raise InvalidArgumentError(f"model has no convolution ({noun})")
+    return layers
+
+
+def check_values(conv: Any, values: Mapping[str, str]) -> None:
+    """Raise unless a convolution takes values of edges under these names of arguments."""
+    for option in values:
+        if option not in inspect.signature(conv.forward).parameters:
+            raise InvalidArgumentError(f"{type(conv).__name__} takes no {option}")
+
+
+def check_modules(modules: Sequence[Module], why_not: Callable[[Module], str | None]) -> None:
+    """Raise for what needs more than the neighbours of a node, and for lazy parameters.
+
+    Args:
+        modules: all that there are.
+        why_not: returns why a module needs more; None: it does not.
+    """
+    for root in modules:
+        if any(map(is_lazy, root.parameters())):
+            raise InvalidArgumentError(
+                f"{type(root).__name__} has lazy parameters: call the model once, or load its state"
+            )
+        for module in root.modules():
+            reason = why_not(module)
+            if getattr(module, "track_running_stats", True) is False:
+                reason = "normalizes over the nodes of the batch (track_running_stats=False)"
+            if reason is not None:
+                raise UnsupportedError(
+                    f"{type(module).__name__} {reason}: a layer sees the neighbours of a node alone"
+                )
+
+
+def device_of(modules: Sequence[Module]) -> torch.device:
+    """Return the device of the first parameter."""
+    for module in modules:
+        for parameter in module.parameters():
+            return parameter.device
+    return torch.device("cpu")
+
+
+@contextmanager
+def evaluating(modules: Sequence[Module]) -> Iterator[None]:
+    """Put modules into ``eval`` mode, without gradients, for a ``with`` block."""
+    trained = [module for root in modules for module in root.modules() if module.training]
+    for root in modules:
+        root.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in trained:
+            module.training = True
+
+
+def _describe_step(step: Any) -> str:
+    if isinstance(step, Module):
+        return f"{describe(repr(step))} {describe(dict(step.state_dict()))}"
+    return str(getattr(step, "__qualname__", type(step).__qualname__))
