@@ -29,6 +29,7 @@ from aethergraph.dgl.edges import (
     as_edge_prediction_sampler,
 )
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
+from aethergraph.dgl.inference import embed
 from aethergraph.dgl.labor import LaborSampler
 from aethergraph.dgl.loader import DataLoader as DataLoader
 from aethergraph.dgl.sampler import (
@@ -58,4 +59,5 @@ __all__ = [
     "SAINTSampler",
     "ShaDowKHopSampler",
     "as_edge_prediction_sampler",
+    "embed",
 ]
