@@ -123,7 +123,9 @@ class Embedding:
                 self._forms = self._try_layers()
                 state = {"layer": 0, "rows": 0, **journal.state}
                 if journal.state:
-                    remark(f"going on at row {state['rows']:,} of layer {state['layer']}")
+                    place = f"row {state['rows']:,} of layers[{state['layer']}]"
+                    is_done = state["layer"] == len(self._layers)
+                    remark(f"going on at {'the end of the last layer' if is_done else place}")
                 limits = self._limits()
                 self._check_disk(journal, state["layer"], state["rows"])
                 for number in range(state["layer"], len(self._layers)):

@@ -357,7 +357,7 @@ def test_goes_on_wherever_it_was_interrupted(
         assert os.listdir(tmp_path) == ["h.npy"]
         out.unlink()
     assert points == 2 * 3 + 2  # three batches of each layer, and placing
-    assert "going on at row 70 of layer 1" in remarks
+    assert {"going on at row 70 of layers[1]", "going on at the end of the last layer"} < remarks
 
 
 KILLED = """
@@ -416,8 +416,8 @@ def test_killed_processes(where: str, steps: int, tmp_path: Path) -> None:
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert not (tmp_path / "h.npy").exists()
     assert len(remarks) > 4
-    assert any("of layer 0" in text for text in remarks)
-    assert any("of layer 1" in text for text in remarks)
+    assert any("of layers[0]" in text for text in remarks)
+    assert any("of layers[1]" in text for text in remarks)
     layer = Total(3)
     wanted = layer.of_all(SRC, DST, layer.of_all(SRC, DST, X))
     np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), wanted)
@@ -675,7 +675,7 @@ def test_a_disk_that_fills_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyP
             embed([filling], graph, x, disk / "h.npy", batch_size=20)
         subprocess.run(["mount", "-o", "remount,size=4M", str(disk)], check=True)
         embed([filling], graph, x, disk / "h.npy", batch_size=20, remark=remarks.append)
-        assert re.fullmatch(r"going on at row \d+ of layer 0", remarks[0])
+        assert re.fullmatch(r"going on at row \d+ of layers\[0\]", remarks[0])
         np.testing.assert_array_equal(np.load(disk / "h.npy"), wanted)
 
 
@@ -698,7 +698,7 @@ def test_an_error_of_a_layer_comes_as_it_is_and_the_work_stays(
     np.testing.assert_array_equal(
         embed([Total(3), second], GRAPH, X, out, remark=remarks.append).array, WANTED
     )
-    assert remarks == ["going on at row 0 of layer 1"]
+    assert remarks == ["going on at row 0 of layers[1]"]
 
 
 def test_progress_of_each_layer(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_goes_on_with_the_same_parameters_alone(
         embed(other, GRAPH, out)
     remarks: list[str] = []
     table = embed(basic(GIN), GRAPH, out, batch_size=20, remark=remarks.append)
-    assert remarks == ["going on at row 40 of layer 1"]
+    assert remarks == ["going on at row 40 of layers[1]"]
     np.testing.assert_array_equal(table.array, wanted)
 
 
