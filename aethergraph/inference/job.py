@@ -42,7 +42,7 @@ from aethergraph.sampling.keys import mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
 
-__all__ = ["Embedding", "Layer", "Options"]
+__all__ = ["Embedding", "Layer", "Options", "describe_command"]
 
 _VERSION = 1
 #: Seconds of work that a kill may cost.
@@ -94,10 +94,11 @@ class Embedding:
 
     Args:
         layers: the layers.
-        graph: the graph; it may change, and is taken as it is now.
-        rows: what the first layer reads; None: the features of the graph.
-        edge_columns: makes the columns of edges that batches carry, of the graph at its moment.
+        graph: the graph at one moment.
+        rows: what the first layer reads.
+        edge_columns: attributes of edges that batches carry.
         options: checked options.
+        command: what decides the output, as :func:`describe_command` returns it.
         show: announces a stage, and returns its progress function.
     """
 
