@@ -108,6 +108,12 @@ static int insert_plain(aether_live *g, int64_t src, int64_t dst, aether_error *
     return edge < 0 ? (int)edge : AETHER_OK;
 }
 
+static int ask(const aether_live *g, int64_t node, aether_error *err) {
+    const int64_t degree = aether_live_degree(g, 0, AETHER_LIVE_CSC, node, err);
+    const int is_edge = degree < 0 ? (int)degree : aether_live_has_edge(g, 0, node, node, err);
+    return is_edge < 0 ? is_edge : AETHER_OK;
+}
+
 SWEEP(transactions, {
     const aether_live_relation relation = {.num_src = NODES,
                                            .num_dst = NODES,
@@ -137,6 +143,7 @@ SWEEP(transactions, {
     MAKE(aether_snapshot_take(g, &s, err));
     USE(aether_snapshot_has_edges(s, 0, ids, ids, NODES, found, NULL, err));
     CHECK(found[HUB] && !found[HUB + 1]);
+    USE(ask(g, HUB, err));
 done:
     aether_snapshot_release(s);
     aether_live_close(g);
