@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 # Those named dgl_ run with --dgl-python only.
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "typed_temporal", "modes", "gather", "live", "live_base",
-    "live_peers", "live_features", "streaming", "streaming_training", "udp", "remote",
+    "live_peers", "live_reads", "live_features", "streaming", "streaming_training", "udp", "remote",
     "served_samples", "keys", "order", "order_misses", "walks", "context", "compressed", "build",
     "build_bounded", "tables", "end_to_end", "links", "inference", "growth", "load_time", "observe",
     "threads", "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather",

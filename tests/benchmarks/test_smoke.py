@@ -41,7 +41,7 @@ RARELY = (
     "io", "gather", "live_base", "live_features", "keys", "order", "context", "observe",
     "compressed", "remote", "served_samples", "streaming", "streaming_training", "live_peers",
     "build", "end_to_end", "growth", "load_time", "accuracy", "scale_model", "sharded", "walks",
-    "threads",
+    "threads", "live_reads",
 )  # fmt: skip
 
 
