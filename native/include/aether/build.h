@@ -5,8 +5,8 @@
  *   more edges than memory -> aether_records_pack -> _partition -> files of yours
  *                             each of them -> aether_records_order -----------> indptr, indices
  *   text -------------------> aether_parse_integers -> edges
- *   indices ----------------> aether_encode_blocks ---------------------------> blocks, half their size or
- * less keys of any length -----> aether_keys_hash -> _order -> _first -----------> ids; aether_keys_find asks
+ *   indices ----------------> aether_encode_blocks ---------------------------> blocks, half of it or less
+ *   keys of any length -----> aether_keys_hash -> _order -> _first -----------> ids; aether_keys_find asks
  *   topologies -------------> aether_order_degrees -> _ranks -> _fill
  *                             -> aether_order_rabbit, _bfs or _gorder --------> a new order of the nodes
  *

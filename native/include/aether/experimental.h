@@ -4,11 +4,12 @@
  *   #define AETHER_EXPERIMENTAL
  *   #include <aether/experimental.h>
  *
- *   "Topologies of your own"       aether_topology_describe: facts and checks of one that aether/topology.h
- * made "Topologies that ask ..."      lists that are elsewhere: a function answers for them "Datagrams" rows
- * by UDP or AF_XDP: aether_receiver_open [, _attach], then _wait and _take in turns, _close "Memory that
- * others read"      rows by RDMA: aether_rdma_target_create, _add, _serve on one machine;
- *                                    aether_rdma_reader_create, _land, aether_rdma_read on the other
+ *   "Topologies of your own"     aether_topology_describe: facts and checks of one of aether/topology.h
+ *   "Topologies that ask ..."    lists that are elsewhere: a function answers for them
+ *   "Datagrams"                  rows by UDP or AF_XDP: aether_receiver_open [, _attach], then _wait and
+ *                                _take in turns, _close
+ *   "Memory that others read"    rows by RDMA: aether_rdma_target_create, _add, _serve on one machine,
+ *                                aether_rdma_reader_create, _land, aether_rdma_read on the other
  *
  * Caveats: the rules of aether.h hold, but a new patch version may change or remove any of this. AF_XDP was
  * run over veth pairs, and RDMA over UCX's transports by TCP and shared memory, neither over a network card.

@@ -9,8 +9,8 @@
  *        |                                             |
  *   samplers and groups (aether.h)               aether_relation.weights_in_file, ..., aether_values_gather
  *
- *   file --aether_row_open--> aether_row_file  (cache within a number of bytes: a hot set, S3-FIFO for the
- * rest) |  aether_row_gather: rows into the caller's array
+ *   file --aether_row_open--> aether_row_file  (cache within a budget: a hot set, S3-FIFO for the rest)
+ *                               |  aether_row_gather: rows into the caller's array
  *                               +--aether_row_plan_create--> gathers that are known ahead: Belady's optimum
  *
  * What to call, in which order
