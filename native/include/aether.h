@@ -382,6 +382,7 @@ int aether_topology_ids_from(const aether_topology *t, uint64_t begin, uint64_t 
  * first bad node. Sets task->total to n; `done` stays 0. */
 int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint64_t n, int64_t *out,
                             aether_task *task, aether_error *err);
+
 /* Values that a topology keeps itself, beside its edges: a snapshot of a live graph does. Draws by weights of
  * its own are those of the same edges in arrays with sums. */
 #define AETHER_OWN_WEIGHTS 1
@@ -502,8 +503,8 @@ typedef struct aether_sample_counts {
 } aether_sample_counts;
 
 /* Arrays that a sample, or a type or relation of it, is copied to, all of items of item_bytes: int64 (8) or
- * int32 (4). num_nodes and num_edges are the lengths of those that are not NULL, and have to be what was
- * sampled (else AETHER_E_INVALID). AETHER_E_LIMIT: int32 takes a graph of fewer than 2^31 nodes and edges,
+ * int32 (4). NULL skips one. num_nodes and num_edges are their lengths, and have to be what was sampled (else
+ * AETHER_E_INVALID). AETHER_E_LIMIT: int32 takes a graph of fewer than 2^31 nodes and edges,
  * and a sample of fewer nodes; larger edge ids are cut to their low 32 bits. */
 typedef struct aether_sample_arrays {
     uint64_t size;       /* sizeof(aether_sample_arrays) */
