@@ -331,6 +331,16 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         return self.snapshot()._edges
 
     @property
+    def num_nodes(self) -> dict[str, int]:
+        """Number of nodes by type, as of the last commit."""
+        return self.snapshot().num_nodes
+
+    @property
+    def num_edges(self) -> dict[EdgeType, int]:
+        """Number of edges by type, as of the last commit."""
+        return self.snapshot().num_edges
+
+    @property
     def node_types(self) -> list[str]:
         """Names of the node types, in order."""
         return list(self.store.node_rows)

@@ -78,6 +78,19 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         return self._taken
 
     @property
+    def num_nodes(self) -> dict[str, int]:
+        """Number of nodes by type."""
+        now, store = self.native_snapshot, self._store
+        return {name: store.count_nodes(name, now) for name in store.node_rows}
+
+    @property
+    def num_edges(self) -> dict[EdgeType, int]:
+        """Number of edges by type."""
+        now = self.native_snapshot
+        kinds = self._store.kinds.items()
+        return {name: now.describe(kind.number).num_edges for name, kind in kinds}
+
+    @property
     def paging(self) -> Paging | None:
         """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
         self._check_open()

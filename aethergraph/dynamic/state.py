@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
@@ -536,12 +537,18 @@ class LiveState:
         """Time zone of the times of edges, ``"UTC"``, if the base names one."""
         return None if self.base is None else self.base.graph.time_zone
 
+    @cached_property
+    def _relations(self) -> dict[str, tuple[int, bool]]:
+        """By node type a relation with such nodes, and whether they are its destinations."""
+        relations: dict[str, tuple[int, bool]] = {}
+        for (source, _, target), kind in self.kinds.items():
+            relations.setdefault(source, (kind.number, False))
+            relations.setdefault(target, (kind.number, True))
+        return relations
+
     def relation_of(self, node_type: str) -> tuple[int, bool] | None:
         """Return a relation with nodes of that type, and whether they are its destinations."""
-        for name, kind in self.kinds.items():
-            if node_type in (name[0], name[2]):
-                return kind.number, name[0] != node_type
-        return None
+        return self._relations.get(node_type)
 
     def count_nodes(
         self, node_type: str, snapshot: native.NativeSnapshot | native.NativeLive
