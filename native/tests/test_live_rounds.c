@@ -1,25 +1,29 @@
-/* Commits whose stamps come round, many times where stamps are narrow (live/stamp.h), with readers beside the
- * writer: each snapshot shows what its commit has, of lists that change often, seldom and never.
+/* Commits whose stamps come round (live/stamp.h), many times, as most numbers are passed over, with readers
+ * beside the writer: each snapshot shows what its commit has, of lists that change often, seldom and never.
  *
+ *   commit     FIRST + APART i of transaction i, and those that are undone are transactions, too
  *   step 0     edges 0 -> STILL ... 399 -> STILL
  *   step i     an edge i -> i % BUSY, and the one of KEPT rounds before is deleted
  *              an edge i -> SELDOM + j, where i is a multiple of 2^(j + 6)
  */
-#include "live/stamp.h"
+#include "live/handle.h"
 #include "live_helpers.h"
 #include "topology/topology.h"
 
 enum { BUSY = 61, KEPT = 5, SELDOM = 64, SELDOMS = 12, STILL = 80, NODES = 81, OF_STILL = 400, READERS = 2 };
 #ifdef AE_SANITIZED
-enum { STEPS = 60000 };
+enum { STEPS = 20000 };
 #else
-enum { STEPS = 200000 };
+enum { STEPS = 100000 };
 #endif
+
+#define FIRST ((UINT64_C(1) << 32) - 1000000)
+#define APART (AE_STAMP_REACH / 200 + 1)
 
 typedef struct rounds {
     aether_live *g;
-    uint64_t first;                      /* commit */
-    _Atomic uint32_t step_of[STEPS * 2]; /* by commit - first */
+    uint64_t begun;                      /* transactions */
+    _Atomic uint32_t step_of[STEPS * 2]; /* by transaction */
     atomic_bool done;
     atomic_uint_least64_t held, expired;
     atomic_uint_least64_t at[READERS]; /* commits that they read */
@@ -66,7 +70,7 @@ static uint64_t commit_of(const aether_snapshot *s) {
 static bool check_lists(rounds *r, const aether_snapshot *s, uint64_t *state) {
     const aether_topology *t = live_lists(s);
     aether_error err = {0};
-    const uint64_t step = atomic_load(&r->step_of[commit_of(s) - r->first]);
+    const uint64_t step = atomic_load(&r->step_of[(commit_of(s) - FIRST) / APART]);
     for (int n = 0; n < 20; n++) {
         const uint64_t node = test_random(state) % NODES;
         uint64_t position, id = 0;
@@ -137,21 +141,25 @@ static int write_step(aether_live *g, uint64_t i) {
     return rc;
 }
 
+/* Begin transaction i, which leads to a step. */
+static void begin_step(rounds *r, uint64_t step) {
+    const uint64_t commit = FIRST + ++r->begun * APART;
+    aether_error err = {0};
+    r->g->transaction.commit = commit + (ae_stamp_of(commit) == 0);
+    REQUIRE_OK(aether_live_begin(r->g, &err), err);
+    atomic_store(&r->step_of[r->begun], (uint32_t)step);
+}
+
 static void commit_step(rounds *r, uint64_t i) {
     aether_error err = {0};
-    uint64_t next = ae_stamp_next_commit(aether_live_last_commit(r->g));
-    REQUIRE_OK(aether_live_begin(r->g, &err), err);
-    if (i % 50 == 0) { /* an undone one takes a number, too */
+    if (i % 50 == 0) {
+        begin_step(r, i - 1);
         CHECK_OK(write_step(r->g, i), err);
-        atomic_store(&r->step_of[next - r->first], (uint32_t)(i - 1));
         CHECK_OK(aether_live_abort(r->g, &err), err);
-        next = ae_stamp_next_commit(next);
-        REQUIRE_OK(aether_live_begin(r->g, &err), err);
     }
+    begin_step(r, i);
     CHECK_OK(write_step(r->g, i), err);
-    atomic_store(&r->step_of[next - r->first], (uint32_t)i);
     REQUIRE_OK(aether_live_commit(r->g, &err), err);
-    CHECK_EQ(aether_live_last_commit(r->g), next);
 }
 
 static void go_round(uint32_t order) {
@@ -162,19 +170,18 @@ static void go_round(uint32_t order) {
                                          .order = order,
                                          .edge_id_bytes = 8},
                             .arena_bytes = 64 << 20,
-                            .first_commit = (UINT64_C(1) << 32) - STEPS / 2};
+                            .first_commit = FIRST};
     reader readers[READERS];
     aether_error err = {0};
     memset(&r, 0, sizeof r);
-    r.first = spec.first_commit;
     r.g = live_make(spec);
-    REQUIRE_OK(aether_live_begin(r.g, &err), err);
+    begin_step(&r, 0);
     for (int64_t i = 0; i < OF_STILL; i++)
         CHECK_OK(aether_live_insert_one(r.g, 0, i, STILL, 0, 0, NULL, NULL, &err), err);
     REQUIRE_OK(aether_live_commit(r.g, &err), err);
     for (int i = 0; i < READERS; i++) {
         readers[i] = (reader){.r = &r, .at = &r.at[i]};
-        atomic_init(readers[i].at, r.first);
+        atomic_init(readers[i].at, aether_live_last_commit(r.g));
         CHECK_EQ(pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
     }
     for (uint64_t i = 1; i <= STEPS; i++) {
@@ -185,8 +192,7 @@ static void go_round(uint32_t order) {
     for (int i = 0; i < READERS; i++)
         pthread_join(readers[i].thread, NULL);
     CHECK(atomic_load(&r.held) > 100);
-    const uint64_t last = aether_live_last_commit(r.g);
-    CHECK(last - r.first > STEPS && last > UINT64_C(1) << 32);
+    CHECK(aether_live_last_commit(r.g) > STEPS / 3200 * (UINT64_C(1) << 32)); /* rounds */
     aether_snapshot *s = live_pin(r.g);
     uint64_t state = 7;
     for (int i = 0; i < 100; i++)
@@ -220,9 +226,18 @@ TEST(a_number_whose_stamp_is_zero_is_passed_over) {
     aether_live_close(g);
 }
 
+/* Let commits go by, which change node 2. */
+static void let_pass(aether_live *g, uint64_t commits) {
+    aether_error err = {0};
+    for (uint64_t end = aether_live_last_commit(g) + commits; aether_live_last_commit(g) < end;) {
+        const uint64_t next = aether_live_last_commit(g) + AE_STAMP_REACH / 40;
+        g->transaction.commit = ae_stamp_next_commit((next < end ? next : end) - 1);
+        CHECK_OK(live_insert(g, 2, 2, &err), err);
+    }
+}
+
 /* A snapshot that is too many commits old expires, however fast they came. */
 TEST(a_snapshot_is_not_held_for_longer_than_stamps_tell) {
-#if AE_STAMP_BITS < 20
     const live_spec spec = {.relation = {.num_src = 10,
                                          .num_dst = 10,
                                          .layouts = AETHER_LIVE_CSC,
@@ -234,19 +249,16 @@ TEST(a_snapshot_is_not_held_for_longer_than_stamps_tell) {
     int64_t node = 2, degree;
     CHECK_OK(live_insert(g, 2, 2, &err), err);
     aether_snapshot *s = live_pin(g);
-    for (uint64_t i = 0; i < AE_STAMP_REACH; i++)
-        CHECK_OK(live_insert(g, 2, 2, &err), err);
+    let_pass(g, AE_STAMP_REACH);
     CHECK_OK(aether_topology_degrees(live_lists(s), &node, 1, &degree, NULL, &err), err);
     CHECK_EQ(degree, 1);
-    for (uint64_t i = 0; i < AE_STAMP_REACH; i++)
-        CHECK_OK(live_insert(g, 2, 2, &err), err);
+    let_pass(g, AE_STAMP_REACH / 2);
     CHECK_CODE(aether_topology_degrees(live_lists(s), &node, 1, &degree, NULL, &err), AETHER_E_EXPIRED);
     CHECK_OK(aether_snapshot_renew(s, &err), err);
     CHECK_OK(aether_topology_degrees(live_lists(s), &node, 1, &degree, NULL, &err), err);
-    CHECK_EQ(degree, 1 + 2 * (int64_t)AE_STAMP_REACH);
+    CHECK(degree > 50);
     aether_snapshot_release(s);
     aether_live_close(g);
-#endif
 }
 
 /* What has changed is told by stamps: of the last AE_STAMP_REACH commits exactly, else not at all. */
@@ -274,9 +286,7 @@ TEST(what_has_changed_is_known_of_the_last_commits) {
     CHECK_OK(aether_snapshot_changed(s, 0, AETHER_LIVE_CSC, spec.first_commit, nodes, 10, &count, NULL, &err),
              err);
     CHECK_EQ(count, 4);
-#if AE_STAMP_BITS < 20
-    for (uint64_t i = 0; i < 9 * AE_STAMP_REACH; i++)
-        CHECK_OK(live_insert(g, 2, 2, &err), err);
+    let_pass(g, 40 * AE_STAMP_REACH); /* twice round */
     const uint64_t last = aether_live_last_commit(g);
     CHECK_OK(aether_snapshot_renew(s, &err), err);
     CHECK_OK(
@@ -288,7 +298,6 @@ TEST(what_has_changed_is_known_of_the_last_commits) {
     CHECK_HAS(err.message, "take all nodes for changed");
     CHECK_OK(aether_snapshot_changed(s, 0, AETHER_LIVE_CSC, 0, nodes, 10, &count, NULL, &err), err);
     CHECK_EQ(count, 4);
-#endif
     aether_snapshot_release(s);
     aether_live_close(g);
 }

@@ -73,7 +73,7 @@ void ae_sweep_some(ae_sweep *s, ae_writers *all, uint64_t commit) {
     }
     if (!s->share && commit - s->began >= PASS_EVERY)
         begin_pass(s, g, commit);
-    for (uint64_t i = 0; i < s->share; i++) {
+    for (uint64_t left = s->share * (commit - s->last); left > 0 && s->share; left--) {
         const ae_table *t = &g->lists[s->lists].table;
         if (s->next < s->end && s->next >= s->written)
             skip_unwritten(s, t);
@@ -82,4 +82,5 @@ void ae_sweep_some(ae_sweep *s, ae_writers *all, uint64_t commit) {
         else
             next_lists(s, g, commit);
     }
+    s->last = commit;
 }

@@ -22,14 +22,15 @@ typedef struct ae_sweep {
     uint32_t lists;     /* whose roots are passed */
     uint64_t next, end; /* of their roots */
     uint64_t written;   /* roots before lie on pages that were written */
-    uint64_t share;     /* roots to pass in each commit; 0: no pass is going on */
+    uint64_t share;     /* roots to pass for each number of a commit; 0: no pass is going on */
+    uint64_t last;      /* commit up to which they were */
     uint64_t began;     /* commit at which the last pass began */
     uint64_t looked;    /* commit at which snapshots were looked for that are too old */
 } ae_sweep;
 
 /* Begin behind a commit. */
 static inline ae_sweep ae_sweep_from(uint64_t commit) {
-    return (ae_sweep){.began = commit, .looked = commit};
+    return (ae_sweep){.last = commit, .began = commit, .looked = commit};
 }
 
 /* Pass the share of a commit, which was just published. */
