@@ -40,7 +40,7 @@ static void format_message(aether_error *err, const char *fmt, va_list args) {
         err->message[whole_utf8(err->message, sizeof err->message - 1)] = '\0';
 }
 
-static void fill(aether_error *err, int code, int os_errno, int64_t position, int64_t value) {
+static void fill_error(aether_error *err, int code, int os_errno, int64_t position, int64_t value) {
     err->code = code;
     err->os_errno = os_errno;
     err->position = position;
@@ -50,7 +50,7 @@ static void fill(aether_error *err, int code, int os_errno, int64_t position, in
 int ae_error_set(aether_error *err, int code, const char *fmt, ...) {
     if (!err)
         return code;
-    fill(err, code, 0, -1, 0);
+    fill_error(err, code, 0, -1, 0);
     va_list args;
     va_start(args, fmt);
     format_message(err, fmt, args);
@@ -61,7 +61,7 @@ int ae_error_set(aether_error *err, int code, const char *fmt, ...) {
 int ae_error_at(aether_error *err, int code, int64_t position, int64_t value, const char *fmt, ...) {
     if (!err)
         return code;
-    fill(err, code, 0, position, value);
+    fill_error(err, code, 0, position, value);
     va_list args;
     va_start(args, fmt);
     format_message(err, fmt, args);
@@ -110,7 +110,7 @@ int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) {
     int code = code_of_errno(os_errno);
     if (!err)
         return code;
-    fill(err, code, os_errno, -1, 0);
+    fill_error(err, code, os_errno, -1, 0);
     va_list args;
     va_start(args, fmt);
     format_message(err, fmt, args);
@@ -122,6 +122,6 @@ int ae_error_os(aether_error *err, int os_errno, const char *fmt, ...) {
 void ae_error_clear(aether_error *err) {
     if (!err)
         return;
-    fill(err, AETHER_OK, 0, -1, 0);
+    fill_error(err, AETHER_OK, 0, -1, 0);
     err->message[0] = '\0';
 }

@@ -110,14 +110,14 @@ int aether_set_num_threads(int n, aether_error *err) {
 
 /* ---- workers ------------------------------------------------------------- */
 
-static void work(uint32_t worker) {
+static void work_on_chunks(uint32_t worker) {
     uint64_t chunk;
     while ((chunk = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.num_chunks)
         pool.fn(pool.ctx, chunk, worker);
 }
 
 /* Take a seat. The job may be read from here until leave(). */
-static bool join(uint32_t *worker) {
+static bool join_job(uint32_t *worker) {
     uint32_t s = atomic_load_explicit(&pool.state, memory_order_relaxed);
     do {
         if (SEATS(s) == 0)
@@ -154,8 +154,8 @@ static void *worker_main(void *arg) {
     (void)arg;
     for (;;) {
         seen = next_generation(seen);
-        if (join(&worker)) {
-            work(worker);
+        if (join_job(&worker)) {
+            work_on_chunks(worker);
             leave();
         }
     }
@@ -175,7 +175,7 @@ static void start_workers(uint32_t wanted) {
 
 /* Only the forking thread lives on in the child: forget the workers, and the
  * run another thread of the parent may have been in. */
-static void after_fork(void) {
+static void forget_workers(void) {
     atomic_store(&pool.busy, 0);
     atomic_store(&pool.state, 0);
     atomic_store(&pool.generation, 0);
@@ -184,8 +184,8 @@ static void after_fork(void) {
     pool.spawn_failed = false;
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, after_fork);
+__attribute__((constructor)) static void watch_pool_forks(void) {
+    pthread_atfork(NULL, NULL, forget_workers);
 }
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -235,7 +235,7 @@ uint32_t ae_pool_run(ae_pool_fn fn, void *ctx, uint64_t num_chunks, uint32_t num
     pool.threads = threads;
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     open_job(threads - 1);
-    work(0);
+    work_on_chunks(0);
     uint32_t left = close_job();
     atomic_store_explicit(&pool.busy, 0, memory_order_release);
     return threads - left;

@@ -11,7 +11,7 @@
 #define INTERVAL_NS UINT64_C(50000000) /* between two questions */
 
 /* Coarse: a few nanoseconds a reading, right to some milliseconds. */
-static uint64_t now(void) {
+static uint64_t coarse_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
@@ -28,18 +28,18 @@ static bool is_main_thread(void) {
 }
 
 /* The thread that forked, whichever it was, is the main thread of the child. */
-static void after_fork(void) {
+static void become_main_thread(void) {
     this_thread = MAIN;
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, after_fork);
+__attribute__((constructor)) static void watch_task_forks(void) {
+    pthread_atfork(NULL, NULL, become_main_thread);
 }
 
 bool ae_task_poll(aether_task *task) {
     if (!is_main_thread())
         return false;
-    const uint64_t time = now();
+    const uint64_t time = coarse_now();
     if (time < __atomic_load_n(&task->next_poll, __ATOMIC_RELAXED))
         return false;
     __atomic_store_n(&task->next_poll, time + INTERVAL_NS, __ATOMIC_RELAXED);

@@ -15,7 +15,7 @@ static void blocked_signals(sigset_t *set) {
         sigdelset(set, kept[i]);
 }
 
-static bool start(void *(*run)(void *), void *arg, int detach_state, pthread_t *out) {
+static bool start_thread(void *(*run)(void *), void *arg, int detach_state, pthread_t *out) {
     pthread_attr_t attr;
     sigset_t blocked, old;
     if (pthread_attr_init(&attr) != 0)
@@ -32,9 +32,9 @@ static bool start(void *(*run)(void *), void *arg, int detach_state, pthread_t *
 
 bool ae_thread_start(void *(*run)(void *), void *arg) {
     pthread_t thread;
-    return start(run, arg, PTHREAD_CREATE_DETACHED, &thread);
+    return start_thread(run, arg, PTHREAD_CREATE_DETACHED, &thread);
 }
 
 bool ae_thread_start_joinable(void *(*run)(void *), void *arg, pthread_t *out) {
-    return start(run, arg, PTHREAD_CREATE_JOINABLE, out);
+    return start_thread(run, arg, PTHREAD_CREATE_JOINABLE, out);
 }

@@ -45,11 +45,11 @@ typedef struct journal {
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
 
-static void before_fork(void) {
+static void lock_journals(void) {
     pthread_mutex_lock(&guard);
 }
 
-static void after_fork(void) {
+static void unlock_journals(void) {
     pthread_mutex_unlock(&guard);
 }
 
@@ -58,8 +58,8 @@ static void begin_child(void) {
     pthread_mutex_unlock(&guard);
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(before_fork, after_fork, begin_child);
+__attribute__((constructor)) static void watch_journal_forks(void) {
+    pthread_atfork(lock_journals, unlock_journals, begin_child);
 }
 
 static journal *of(ae_journal *j) {
@@ -68,13 +68,13 @@ static journal *of(ae_journal *j) {
 
 /* ---- what the graph tells ---- */
 
-static int begin(ae_journal *base, aether_error *err) {
+static int begin_record(ae_journal *base, aether_error *err) {
     ae_record_begin(&of(base)->record);
     return ae_log_check(of(base)->log, err);
 }
 
-static int insert(ae_journal *base, uint32_t relation, uint64_t first_edge_id, const aether_live_edges *edges,
-                  aether_error *err) {
+static int insert_edges(ae_journal *base, uint32_t relation, uint64_t first_edge_id,
+                        const aether_live_edges *edges, aether_error *err) {
     return ae_record_edges(&of(base)->record, relation, first_edge_id, edges, err);
 }
 
@@ -88,7 +88,7 @@ static int add_nodes(ae_journal *base, uint32_t relation, uint64_t num_src, uint
     return ae_record_nodes(&of(base)->record, relation, num_src, num_dst, err);
 }
 
-static int commit(ae_journal *base, uint64_t *out, aether_error *err) {
+static int commit_record(ae_journal *base, uint64_t *out, aether_error *err) {
     journal *j = of(base);
     aether_error own;
     uint64_t lsn;
@@ -125,11 +125,11 @@ static void close_journal(ae_journal *base) {
 }
 
 static const ae_journal_ops journal_ops = {
-    .begin = begin,
-    .insert = insert,
+    .begin = begin_record,
+    .insert = insert_edges,
     .remove = remove_edges,
     .add_nodes = add_nodes,
-    .commit = commit,
+    .commit = commit_record,
     .close = close_journal,
 };
 
@@ -144,7 +144,8 @@ static int check_idle(const aether_live *g, aether_error *err) {
     return rc;
 }
 
-static int check_open(const aether_live *g, const aether_journal_options *options, aether_error *err) {
+static int check_journal_options(const aether_live *g, const aether_journal_options *options,
+                                 aether_error *err) {
     int rc = check_idle(g, err);
     if (!rc && (options->durability < AETHER_SYNC || options->durability > AETHER_UNSYNCED))
         rc = ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)options->durability,
@@ -175,7 +176,7 @@ static int open_log(journal *j, const char *directory, const aether_journal_opti
 int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
                              uint64_t from, aether_note_fn note, void *user, aether_task *task,
                              aether_error *err) {
-    int rc = check_open(g, options, err);
+    int rc = check_journal_options(g, options, err);
     if (rc)
         return rc;
     journal *j = calloc(1, sizeof *j);
@@ -285,8 +286,8 @@ static void close_closed(closed_log *log) {
     ae_lock_release(&log->lock);
 }
 
-static int examine(const closed_log *log, const uint8_t *graph, uint64_t from, uint64_t *last,
-                   aether_task *task, aether_error *err) {
+static int examine_log(const closed_log *log, const uint8_t *graph, uint64_t from, uint64_t *last,
+                       aether_task *task, aether_error *err) {
     uint64_t next = from;
     const int rc = ae_log_examine(&log->dir, graph, log->segments, log->num_segments, from, examine_frame,
                                   task, &next, err);
@@ -302,7 +303,7 @@ int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t 
     if (rc)
         return rc;
     rc = open_closed(&log, directory, false, err);
-    rc = rc ? rc : examine(&log, graph, from, last, task, err);
+    rc = rc ? rc : examine_log(&log, graph, from, last, task, err);
     close_closed(&log);
     return rc;
 }
@@ -315,10 +316,10 @@ int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_
     if (rc)
         return rc;
     rc = open_closed(&log, directory, true, err);
-    rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
+    rc = rc ? rc : examine_log(&log, graph, from, last, NULL, err);
     if (rc == AETHER_E_TRUNCATED) { /* what is left of the file may be whole */
         rc = ae_log_complete(&log.dir, log.segments, log.num_segments, err);
-        rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
+        rc = rc ? rc : examine_log(&log, graph, from, last, NULL, err);
     }
     if (ae_log_is_damage(rc))
         rc = ae_log_cut(&log.dir, log.segments, log.num_segments, *last + 1, err);

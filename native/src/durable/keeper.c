@@ -40,7 +40,7 @@ static bool is_past(struct timespec due) {
 }
 
 /* Do something of what there is to do, without the lock; return false if there was nothing. */
-static bool work(ae_keeper *k) {
+static bool do_upkeep(ae_keeper *k) {
     const bool sync = k->waiting && is_past(k->due), fill = !sync && k->wants_spare;
     if (!sync && !fill)
         return false;
@@ -59,11 +59,11 @@ static bool work(ae_keeper *k) {
     return true;
 }
 
-static void *run(void *arg) {
+static void *run_keeper(void *arg) {
     ae_keeper *k = arg;
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
-        if (work(k))
+        if (do_upkeep(k))
             continue;
         if (k->waiting)
             pthread_cond_timedwait(&k->changed, &k->lock, &k->due);
@@ -103,7 +103,7 @@ int ae_keeper_start(ae_log *log, uint32_t interval_ms, ae_keeper **out, aether_e
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&k->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (ae_thread_start_joinable(run, k, &k->thread)) {
+    if (ae_thread_start_joinable(run_keeper, k, &k->thread)) {
         *out = k;
         return AETHER_OK;
     }

@@ -21,11 +21,11 @@
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* held while the process forks, too */
 static ae_lock *held;
 
-static void before_fork(void) {
+static void lock_held_logs(void) {
     pthread_mutex_lock(&guard);
 }
 
-static void after_fork(void) {
+static void unlock_held_logs(void) {
     pthread_mutex_unlock(&guard);
 }
 
@@ -37,13 +37,13 @@ static void forget_all(void) {
     pthread_mutex_unlock(&guard);
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(before_fork, after_fork, forget_all);
+__attribute__((constructor)) static void watch_log_lock_forks(void) {
+    pthread_atfork(lock_held_logs, unlock_held_logs, forget_all);
 }
 
 /* ---- taking ---- */
 
-static int taken(int fd, const char *directory, aether_error *err) {
+static int refuse_open_log(int fd, const char *directory, aether_error *err) {
     char text[24] = {0};
     const long pid = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
     return ae_error_at(err, AETHER_E_INVALID, 0, pid,
@@ -73,7 +73,7 @@ static int lock_file(const char *path, const char *directory, bool writes, int *
     if (fstat(*fd, &st) == 0 && st.st_mode & 077 && fchmod(*fd, 0600) != 0)
         (void)0; /* of an older build, and another user's */
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
-        rc = errno == EWOULDBLOCK ? taken(*fd, directory, err)
+        rc = errno == EWOULDBLOCK ? refuse_open_log(*fd, directory, err)
                                   : ae_error_os(err, errno, "cannot lock '%s'", path);
     else if (write_pid(*fd) != 0) /* a full disk: the lock is what counts */
         (void)0;

@@ -15,7 +15,7 @@ typedef struct op_header {
 
 static_assert(sizeof(op_header) == AE_OP_HEADER_BYTES, "the struct is the bytes on disk");
 
-static uint64_t padded(uint64_t bytes) {
+static uint64_t padded_column(uint64_t bytes) {
     return (bytes + 7) & ~UINT64_C(7);
 }
 
@@ -31,7 +31,7 @@ static uint64_t pair_bytes(uint32_t flags) {
 }
 
 uint64_t ae_op_edges_bytes(uint64_t n, uint32_t flags) {
-    return padded(AE_OP_HEADER_BYTES + sizeof(uint64_t) + n * edge_bytes(flags));
+    return padded_column(AE_OP_HEADER_BYTES + sizeof(uint64_t) + n * edge_bytes(flags));
 }
 
 uint64_t ae_op_delete_bytes(uint64_t n, uint32_t flags) {
@@ -43,7 +43,7 @@ uint64_t ae_op_nodes_bytes(void) {
 }
 
 uint64_t ae_op_note_bytes(uint64_t size) {
-    return padded(AE_OP_HEADER_BYTES + size);
+    return padded_column(AE_OP_HEADER_BYTES + size);
 }
 
 /* How many items of `each` bytes fit behind `before` bytes; the op itself is then padded to 8. */
@@ -66,7 +66,7 @@ uint64_t ae_op_note_fit(uint64_t room) {
 
 /* ---- encoding ---- */
 
-static void put_header(void *at, uint32_t kind, uint32_t flags, uint32_t of, uint64_t count) {
+static void put_op_header(void *at, uint32_t kind, uint32_t flags, uint32_t of, uint64_t count) {
     *(op_header *)at = (op_header){.kind = (uint8_t)kind, .flags = (uint8_t)flags, .of = of, .count = count};
 }
 
@@ -89,12 +89,12 @@ static void pad(uint8_t *at) {
 }
 
 void ae_op_put_part(void *at, uint64_t first_lsn, bool last) {
-    put_header(at, AE_OP_PART, last ? AE_OP_LAST : 0, 0, first_lsn);
+    put_op_header(at, AE_OP_PART, last ? AE_OP_LAST : 0, 0, first_lsn);
 }
 
 void ae_op_put_edges(void *at, uint32_t relation, uint32_t flags, uint64_t first_edge_id, const int64_t *src,
                      const int64_t *dst, const int64_t *times, const float *weights, uint64_t n) {
-    put_header(at, AE_OP_EDGES, flags, relation, n);
+    put_op_header(at, AE_OP_EDGES, flags, relation, n);
     uint8_t *next = put_bytes((uint8_t *)at + AE_OP_HEADER_BYTES, &first_edge_id, sizeof first_edge_id);
     next = put_ids(next, src, n);
     next = put_ids(next, dst, n);
@@ -107,7 +107,7 @@ void ae_op_put_edges(void *at, uint32_t relation, uint32_t flags, uint64_t first
 
 void ae_op_put_delete(void *at, uint32_t relation, uint32_t flags, const int64_t *src, const int64_t *dst,
                       const int64_t *edge_ids, uint64_t n) {
-    put_header(at, AE_OP_DELETE, flags, relation, n);
+    put_op_header(at, AE_OP_DELETE, flags, relation, n);
     uint8_t *next = put_ids((uint8_t *)at + AE_OP_HEADER_BYTES, src, n);
     next = put_ids(next, dst, n);
     if (flags & AE_OP_EDGE_IDS)
@@ -115,19 +115,19 @@ void ae_op_put_delete(void *at, uint32_t relation, uint32_t flags, const int64_t
 }
 
 void ae_op_put_nodes(void *at, uint32_t relation, uint64_t num_src, uint64_t num_dst) {
-    put_header(at, AE_OP_NODES, 0, relation, 0);
+    put_op_header(at, AE_OP_NODES, 0, relation, 0);
     uint8_t *next = put_bytes((uint8_t *)at + AE_OP_HEADER_BYTES, &num_src, sizeof num_src);
     put_bytes(next, &num_dst, sizeof num_dst);
 }
 
 void ae_op_put_note(void *at, uint32_t kind, bool goes_on, const void *bytes, uint64_t size) {
-    put_header(at, AE_OP_NOTE, goes_on ? AE_OP_GOES_ON : 0, kind, size);
+    put_op_header(at, AE_OP_NOTE, goes_on ? AE_OP_GOES_ON : 0, kind, size);
     pad(put_bytes((uint8_t *)at + AE_OP_HEADER_BYTES, bytes, size));
 }
 
 /* ---- decoding ---- */
 
-static int wrong(aether_error *err, uint64_t at, int64_t value, const char *what) {
+static int wrong_op(aether_error *err, uint64_t at, int64_t value, const char *what) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)at, value, "the operation at byte %" PRIu64 " %s", at,
                        what);
 }
@@ -189,7 +189,7 @@ static void take_columns(const op_header *h, ae_op *op) {
 int ae_op_decode(const void *payload, uint64_t size, uint64_t *at, ae_op *out, aether_error *err) {
     const uint64_t begin = *at;
     if (begin > size || size - begin < AE_OP_HEADER_BYTES)
-        return wrong(err, begin, (int64_t)size, "is cut off");
+        return wrong_op(err, begin, (int64_t)size, "is cut off");
     const op_header *h = (const op_header *)(const void *)((const uint8_t *)payload + begin);
     if (h->kind < AE_OP_PART || h->kind > AE_OP_NOTE || h->flags & ~known_flags(h->kind))
         return ae_error_at(err, AETHER_E_VERSION, (int64_t)begin, h->kind,
@@ -197,15 +197,15 @@ int ae_op_decode(const void *payload, uint64_t size, uint64_t *at, ae_op *out, a
                            "does not know",
                            begin, h->kind, h->flags);
     if (h->zeros || (h->kind == AE_OP_PART && h->of) || (h->kind == AE_OP_NODES && h->count))
-        return wrong(err, begin, h->kind, "has bytes that should be zeros");
+        return wrong_op(err, begin, h->kind, "has bytes that should be zeros");
     const uint64_t bytes = claimed(h);
-    if (!bytes || padded(bytes) > size - begin)
-        return wrong(err, begin, (int64_t)h->count, "is longer than its payload");
-    for (uint64_t i = bytes; i < padded(bytes); i++)
+    if (!bytes || padded_column(bytes) > size - begin)
+        return wrong_op(err, begin, (int64_t)h->count, "is longer than its payload");
+    for (uint64_t i = bytes; i < padded_column(bytes); i++)
         if (((const uint8_t *)h)[i])
-            return wrong(err, begin, h->kind, "has bytes that should be zeros");
+            return wrong_op(err, begin, h->kind, "has bytes that should be zeros");
     *out = (ae_op){.kind = h->kind, .flags = h->flags, .of = h->of, .count = h->count};
     take_columns(h, out);
-    *at = begin + padded(bytes);
+    *at = begin + padded_column(bytes);
     return AETHER_OK;
 }

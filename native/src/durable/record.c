@@ -50,7 +50,7 @@ static uint64_t room(const ae_record *r) {
 }
 
 /* Make room for an op of so many bytes, which the frame has, and return where it goes; NULL: no memory. */
-static void *reserve(ae_record *r, uint64_t bytes, aether_error *err) {
+static void *reserve_op(ae_record *r, uint64_t bytes, aether_error *err) {
     if (ae_scratch_reserve(&r->buffer, r->used + bytes, r->used, err))
         return NULL;
     void *at = (uint8_t *)r->buffer.data + r->used;
@@ -74,7 +74,7 @@ int ae_record_edges(ae_record *r, uint32_t relation, uint64_t first_edge_id, con
                 return rc;
             continue;
         }
-        void *at = reserve(r, ae_op_edges_bytes(n, flags), err);
+        void *at = reserve_op(r, ae_op_edges_bytes(n, flags), err);
         if (!at)
             return AETHER_E_NO_MEMORY;
         ae_op_put_edges(at, relation, flags, done ? AE_OP_NO_EDGE_ID : first_edge_id, edges->src + done,
@@ -96,7 +96,7 @@ int ae_record_delete(ae_record *r, uint32_t relation, const int64_t *src, const 
                 return rc;
             continue;
         }
-        void *at = reserve(r, ae_op_delete_bytes(some, flags), err);
+        void *at = reserve_op(r, ae_op_delete_bytes(some, flags), err);
         if (!at)
             return AETHER_E_NO_MEMORY;
         ae_op_put_delete(at, relation, flags, src + done, dst + done, behind(edge_ids, done), some);
@@ -111,7 +111,7 @@ int ae_record_nodes(ae_record *r, uint32_t relation, uint64_t num_src, uint64_t 
         if (rc)
             return rc;
     }
-    void *at = reserve(r, ae_op_nodes_bytes(), err);
+    void *at = reserve_op(r, ae_op_nodes_bytes(), err);
     if (!at)
         return AETHER_E_NO_MEMORY;
     ae_op_put_nodes(at, relation, num_src, num_dst);
@@ -128,7 +128,7 @@ int ae_record_note(ae_record *r, uint32_t kind, const void *bytes, uint64_t size
                 return rc;
             continue;
         }
-        void *at = reserve(r, ae_op_note_bytes(n), err);
+        void *at = reserve_op(r, ae_op_note_bytes(n), err);
         if (!at)
             return AETHER_E_NO_MEMORY;
         ae_op_put_note(at, kind, done + n < size, n ? (const uint8_t *)bytes + done : NULL, n);

@@ -100,7 +100,7 @@ static int check_first_edge_id(const ae_replay *r, const ae_op *op, aether_error
                         op->of, op->first_edge_id, end);
 }
 
-static int insert(ae_replay *r, const ae_op *op, aether_error *err) {
+static int replay_insert(ae_replay *r, const ae_op *op, aether_error *err) {
     int rc = check_first_edge_id(r, op, err);
     for (uint64_t done = 0; !rc && done < op->count; done += CHUNK) {
         const uint64_t n = ae_min_u64(CHUNK, op->count - done);
@@ -119,7 +119,7 @@ static int insert(ae_replay *r, const ae_op *op, aether_error *err) {
     return rc;
 }
 
-static int delete (ae_replay *r, const ae_op *op, aether_error *err) {
+static int replay_delete(ae_replay *r, const ae_op *op, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t done = 0; !rc && done < op->count; done += CHUNK) {
         const uint64_t n = ae_min_u64(CHUNK, op->count - done);
@@ -137,9 +137,9 @@ static int delete (ae_replay *r, const ae_op *op, aether_error *err) {
 static int apply(ae_replay *r, const ae_op *op, aether_error *err) {
     switch (op->kind) {
     case AE_OP_EDGES:
-        return insert(r, op, err);
+        return replay_insert(r, op, err);
     case AE_OP_DELETE:
-        return delete (r, op, err);
+        return replay_delete(r, op, err);
     case AE_OP_NODES:
         return aether_live_add_nodes(r->g, op->of, op->num_src, op->num_dst, err);
     case AE_OP_NOTE:
@@ -158,7 +158,7 @@ static void undo(ae_replay *r) {
     r->notes_used = 0;
 }
 
-static int begin(ae_replay *r, uint64_t first, aether_error *err) {
+static int begin_replayed(ae_replay *r, uint64_t first, aether_error *err) {
     const int rc = aether_live_begin(r->g, err);
     r->open = !rc;
     r->first = first;
@@ -166,7 +166,8 @@ static int begin(ae_replay *r, uint64_t first, aether_error *err) {
 }
 
 /* See which transaction the frame belongs to, and have it open. *at is moved behind a PART. */
-static int enter(ae_replay *r, const ae_log_commit *frame, uint64_t *at, bool *last, aether_error *err) {
+static int enter_frame(ae_replay *r, const ae_log_commit *frame, uint64_t *at, bool *last,
+                       aether_error *err) {
     ae_op op;
     *last = true;
     if (frame->size && *(const uint8_t *)frame->payload == AE_OP_PART) {
@@ -187,7 +188,7 @@ static int enter(ae_replay *r, const ae_log_commit *frame, uint64_t *at, bool *l
                                 op.count);
     }
     undo(r);
-    return begin(r, frame->lsn, err);
+    return begin_replayed(r, frame->lsn, err);
 }
 
 /* Return whether a code is of what a replay needs besides the log: memory, and the base's file. */
@@ -234,7 +235,7 @@ int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err)
     if (rc)
         return rc;
     err = err ? err : &own; /* what is wrong with a commit is told by the code, too */
-    rc = enter(r, frame, &at, &last, err);
+    rc = enter_frame(r, frame, &at, &last, err);
     if (rc == AETHER_E_INVALID || rc == AETHER_E_LIMIT) /* LIMIT: no commit numbers are left */
         return rc;
     if (!rc)

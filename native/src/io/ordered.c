@@ -47,7 +47,7 @@ static int submit(reader *r, part *p, aether_error *err) {
     return ae_io_submit(r->queue, &p->batch, err);
 }
 
-static int wait_for(reader *r, part *p, aether_error *err) {
+static int wait_for_part(reader *r, part *p, aether_error *err) {
     while (!p->finished) {
         ae_io_batch *b = ae_io_reap(r->queue, true);
         if (!b)
@@ -65,7 +65,7 @@ static int take_all(reader *r, ae_io_take take, void *user, aether_error *err) {
         rc = submit(r, &r->parts[i], err);
     for (uint64_t done = 0; done < r->size && !rc;) {
         part *p = &r->parts[done / AE_IO_PART % PARTS];
-        rc = wait_for(r, p, err);
+        rc = wait_for_part(r, p, err);
         if (!rc)
             rc = take(user, p->request.buffer, p->request.length, err);
         done += p->request.length;

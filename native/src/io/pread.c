@@ -46,7 +46,7 @@ static struct {
     uint32_t threads, idle;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-static void append(list *l, ae_io_op *op) {
+static void append_read(list *l, ae_io_op *op) {
     op->next = NULL;
     if (l->last)
         l->last->next = op;
@@ -56,7 +56,7 @@ static void append(list *l, ae_io_op *op) {
     l->count++;
 }
 
-static ae_io_op *take(list *l) {
+static ae_io_op *take_read(list *l) {
     ae_io_op *op = l->first;
     if (!op)
         return NULL;
@@ -88,7 +88,7 @@ static void read_one(ae_io_op *op) {
     op->result = got < 0 ? -errno : (int32_t)got;
     pthread_mutex_lock(&shared.lock);
     state *s = op->owner;
-    append(&s->returned, op);
+    append_read(&s->returned, op);
     if (s->wanted && s->returned.count >= s->wanted)
         pthread_cond_signal(&s->enough);
 }
@@ -97,7 +97,7 @@ static void *thread_main(void *arg) {
     (void)arg;
     pthread_mutex_lock(&shared.lock);
     for (;;) {
-        ae_io_op *op = take(&shared.reads);
+        ae_io_op *op = take_read(&shared.reads);
         if (op) {
             read_one(op);
             continue;
@@ -123,20 +123,20 @@ static void call_threads(bool caller_reads) {
 }
 
 /* Runs in the child: threads and reads were the parent's, and so was the holder of the lock. */
-static void after_fork(void) {
+static void forget_reads(void) {
     pthread_mutex_init(&shared.lock, NULL);
     pthread_cond_init(&shared.work, NULL);
     shared.reads = (list){0};
     shared.threads = shared.idle = 0;
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, after_fork);
+__attribute__((constructor)) static void watch_read_forks(void) {
+    pthread_atfork(NULL, NULL, forget_reads);
 }
 
 /* ---- the tier ------------------------------------------------------------------ */
 
-static int create(void **out, aether_error *err) {
+static int pread_create(void **out, aether_error *err) {
     state *s = calloc(1, sizeof *s);
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
@@ -145,24 +145,24 @@ static int create(void **out, aether_error *err) {
     return AETHER_OK;
 }
 
-static void destroy(void *p) {
+static void pread_destroy(void *p) {
     state *s = p;
     pthread_cond_destroy(&s->enough);
     free(s);
 }
 
-static void push(void *p, ae_io_op *op) {
+static void pread_push(void *p, ae_io_op *op) {
     op->owner = p;
-    append(&((state *)p)->pushed, op);
+    append_read(&((state *)p)->pushed, op);
 }
 
-static int enter(void *p, uint32_t wanted) {
+static int pread_enter(void *p, uint32_t wanted) {
     state *s = p;
     pthread_mutex_lock(&shared.lock);
     move_all(&shared.reads, &s->pushed);
     call_threads(wanted > 0);
     while (s->returned.count < wanted) {
-        ae_io_op *op = take(&shared.reads);
+        ae_io_op *op = take_read(&shared.reads);
         if (op) {
             read_one(op);
             continue;
@@ -176,15 +176,15 @@ static int enter(void *p, uint32_t wanted) {
     return 0;
 }
 
-static ae_io_op *pop(void *p) {
-    return take(&((state *)p)->done);
+static ae_io_op *pread_pop(void *p) {
+    return take_read(&((state *)p)->done);
 }
 
 const ae_io_tier_ops ae_io_pread = {.number = AETHER_IO_PREAD,
                                     .name = "pread",
-                                    .create = create,
-                                    .destroy = destroy,
-                                    .push = push,
-                                    .enter = enter,
-                                    .pop = pop,
+                                    .create = pread_create,
+                                    .destroy = pread_destroy,
+                                    .push = pread_push,
+                                    .enter = pread_enter,
+                                    .pop = pread_pop,
                                     .abandon = free};

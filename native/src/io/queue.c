@@ -103,7 +103,7 @@ static void cancel_if_asked(ae_io_batch *b) {
         b->rc = ae_error_set(failing(b, 0), AETHER_E_CANCELLED, "reading '%s' was cancelled", b->io->path);
 }
 
-static void skip_empty(ae_io_batch *b) {
+static void skip_empty_requests(ae_io_batch *b) {
     while (b->next_request < b->num_requests && b->next_byte == b->requests[b->next_request].length) {
         b->next_request++;
         b->next_byte = 0;
@@ -114,7 +114,7 @@ static bool has_more(const ae_io_batch *b) {
     return !b->rc && b->next_request < b->num_requests;
 }
 
-static void finish(ae_io_queue *q, ae_io_batch *b) {
+static void finish_batch(ae_io_queue *q, ae_io_batch *b) {
     ae_io_batch **at = &q->active.first, *before = NULL;
     for (; *at != b; at = &(*at)->next)
         before = *at;
@@ -131,7 +131,7 @@ static void finish(ae_io_queue *q, ae_io_batch *b) {
 
 static void finish_if_done(ae_io_queue *q, ae_io_batch *b) {
     if (b->in_flight == 0 && !has_more(b))
-        finish(q, b);
+        finish_batch(q, b);
 }
 
 /* ---- one read ---------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static void count(atomic_ullong *counter, uint64_t n) {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-static void begin(ae_io_queue *q, ae_io_op *op) {
+static void begin_read(ae_io_queue *q, ae_io_op *op) {
     const aether_io *io = op->batch->io;
     op->start = op->got & ~(io->alignment - 1); /* a direct read goes on at an aligned byte */
     op->length = op->size - op->start;
@@ -151,7 +151,7 @@ static void begin(ae_io_queue *q, ae_io_op *op) {
 
 static void begin_again(ae_io_queue *q, ae_io_op *op) {
     count(&op->batch->io->stats.repeated, 1);
-    begin(q, op);
+    begin_read(q, op);
 }
 
 static bool has_bounce(ae_io_op *op, uint32_t size) {
@@ -164,7 +164,7 @@ static bool has_bounce(ae_io_op *op, uint32_t size) {
 }
 
 /* Cut the next read off the batch; return false if there is no memory for it. */
-static bool cut(ae_io_batch *b, ae_io_op *op) {
+static bool cut_read(ae_io_batch *b, ae_io_op *op) {
     const aether_io *io = b->io;
     const aether_io_request *r = &b->requests[b->next_request];
     uint64_t offset = r->offset + b->next_byte, left = r->length - b->next_byte, length;
@@ -196,11 +196,11 @@ static bool cut(ae_io_batch *b, ae_io_op *op) {
     op->request = b->next_request;
     op->got = op->attempts = 0;
     b->next_byte += length;
-    skip_empty(b);
+    skip_empty_requests(b);
     return true;
 }
 
-static void release(ae_io_queue *q, ae_io_op *op) {
+static void release_read(ae_io_queue *q, ae_io_op *op) {
     op->next = q->free;
     q->free = op;
     q->in_flight--;
@@ -274,7 +274,7 @@ static void come_back(ae_io_queue *q, ae_io_op *op) {
         if (op->got >= op->needed)
             succeed(op);
     }
-    release(q, op);
+    release_read(q, op);
 }
 
 /* ---- the queue in motion ------------------------------------------------------------------ */
@@ -321,7 +321,7 @@ static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
     begun all = {0};
     while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
         ae_io_op *op = q->free;
-        if (!cut(b, op)) {
+        if (!cut_read(b, op)) {
             b->rc = ae_error_set(failing(b, b->next_request), AETHER_E_NO_MEMORY,
                                  "out of memory reading '%s'", b->io->path);
             break;
@@ -331,13 +331,13 @@ static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
         q->bytes_in_flight += op->size;
         b->in_flight++;
         add_op(&all, op);
-        begin(q, op);
+        begin_read(q, op);
     }
     count_begun(q, b->io, &all);
     return !has_more(b);
 }
 
-static bool fill(ae_io_queue *q) {
+static bool fill_queue(ae_io_queue *q) {
     bool all = true;
     for (ae_io_batch *b = q->active.first, *next; b && all; b = next) {
         next = b->next;
@@ -348,7 +348,7 @@ static bool fill(ae_io_queue *q) {
     return all;
 }
 
-static void enter(ae_io_queue *q, uint32_t wanted) {
+static void enter_tier(ae_io_queue *q, uint32_t wanted) {
     struct timespec from, to;
     aether_io *io = q->active.first->io;
     clock_gettime(CLOCK_MONOTONIC, &from);
@@ -363,16 +363,16 @@ static void enter(ae_io_queue *q, uint32_t wanted) {
  * of those under way: the device stays busy, and one system call serves many reads. Later, wait
  * for the oldest batch. */
 static void turn(ae_io_queue *q, bool wait) {
-    bool all = fill(q);
+    bool all = fill_queue(q);
     if (q->in_flight == 0 || !q->active.first)
         return;
     uint64_t wanted = all ? q->active.first->in_flight : q->in_flight / 4;
-    enter(q, !wait ? 0 : wanted ? (uint32_t)wanted : 1);
+    enter_tier(q, !wait ? 0 : wanted ? (uint32_t)wanted : 1);
     for (ae_io_op *op; (op = q->tier->pop(q->state));)
         come_back(q, op);
 }
 
-static int check(const ae_io_queue *q, const ae_io_batch *b, aether_error *err) {
+static int check_batch(const ae_io_queue *q, const ae_io_batch *b, aether_error *err) {
     uint64_t size = b->io->size;
     if (ae_io_queue_inherited(q))
         return ae_error_set(err, AETHER_E_INVALID, "a queue for reads does not survive a fork: make another");
@@ -390,14 +390,14 @@ static int check(const ae_io_queue *q, const ae_io_batch *b, aether_error *err) 
 }
 
 int ae_io_submit(ae_io_queue *q, ae_io_batch *b, aether_error *err) {
-    int rc = check(q, b, err);
+    int rc = check_batch(q, b, err);
     if (rc)
         return rc;
     b->rc = AETHER_OK;
     ae_error_clear(&b->error);
     b->next_request = b->next_byte = b->in_flight = b->failed = 0;
     b->next = NULL;
-    skip_empty(b);
+    skip_empty_requests(b);
     count(&b->io->stats.requests, b->num_requests);
     if (q->active.last)
         q->active.last->next = b;

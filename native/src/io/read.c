@@ -30,7 +30,7 @@ typedef struct own_queue {
 static pthread_key_t key;
 static bool has_key;
 
-static void release(void *p) {
+static void destroy_own_queues(void *p) {
     for (own_queue *q = p, *next; q; q = next) {
         next = q->next;
         ae_io_queue_destroy(q->queue);
@@ -39,7 +39,7 @@ static void release(void *p) {
 }
 
 __attribute__((constructor)) static void make_key(void) {
-    has_key = pthread_key_create(&key, release) == 0;
+    has_key = pthread_key_create(&key, destroy_own_queues) == 0;
 }
 
 /* Return an entry of the thread for a tier that is not in use, with a queue or without one yet; NULL: out

@@ -10,7 +10,7 @@
 
 /* ---- options -------------------------------------------------------------------- */
 
-static int check_options(const aether_io_options *o, aether_error *err) {
+static int check_io_options(const aether_io_options *o, aether_error *err) {
     if (o->tier != AETHER_IO_AUTO && !ae_io_tier(o->tier))
         return ae_error_at(err, AETHER_E_INVALID, 0, o->tier, "there is no input tier %" PRIu32, o->tier);
     if (o->direct > 1)
@@ -71,7 +71,7 @@ int ae_io_open(const ae_io_source *source, const aether_io_options *options, aet
     aether_io_options o = options ? *options : (aether_io_options){0};
     *out = NULL;
     const ae_io_tier_ops *wanted = ae_io_tier(o.tier);
-    int rc = check_options(&o, err);
+    int rc = check_io_options(&o, err);
     if (!rc && source->ops->tier)
         rc = take_its_tier(source, &wanted, err);
     else if (!rc && !wanted)

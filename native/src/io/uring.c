@@ -63,7 +63,7 @@ static int refused(int os_errno, aether_error *err) {
     return ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring does not work here: %s", why);
 }
 
-static int create(void **out, aether_error *err) {
+static int uring_create(void **out, aether_error *err) {
     state *s = calloc(1, sizeof *s);
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory preparing reads");
@@ -78,7 +78,7 @@ static int create(void **out, aether_error *err) {
 
 /* Works in a forked child too: it unmaps and closes the child's part of the ring, without
  * entering the ring. */
-static void destroy(void *p) {
+static void uring_destroy(void *p) {
     state *s = p;
     io_uring_queue_exit(&s->ring);
     free(s);
@@ -86,17 +86,17 @@ static void destroy(void *p) {
 
 /* ---- reading ------------------------------------------------------------------- */
 
-static void fail(state *s, ae_io_op *op) {
+static void fail_read(state *s, ae_io_op *op) {
     op->result = s->broken ? s->broken : -EAGAIN;
     op->next = s->failed;
     s->failed = op;
 }
 
-static void push(void *p, ae_io_op *op) {
+static void uring_push(void *p, ae_io_op *op) {
     state *s = p;
     struct io_uring_sqe *sqe = s->broken ? NULL : io_uring_get_sqe(&s->ring);
     if (!sqe) { /* only if the ring is broken: it has room for all reads that a queue has under way */
-        fail(s, op);
+        fail_read(s, op);
         return;
     }
     io_uring_prep_read(sqe, op->fd, op->data + op->start, op->length, op->offset + op->start);
@@ -110,7 +110,7 @@ static void push(void *p, ae_io_op *op) {
 }
 
 /* Move the first `count` reads, which the kernel has taken, out of `unsubmitted`. */
-static void taken(state *s, uint32_t count) {
+static void take_submitted(state *s, uint32_t count) {
     for (uint32_t i = 0; i < count && s->unsubmitted; i++) {
         s->unsubmitted = s->unsubmitted->next;
         s->in_kernel++;
@@ -130,7 +130,7 @@ static int break_ring(state *s, int error) {
     while (s->unsubmitted) {
         ae_io_op *op = s->unsubmitted;
         s->unsubmitted = op->next;
-        fail(s, op);
+        fail_read(s, op);
     }
     s->last = NULL;
     while (io_uring_cq_ready(&s->ring) < s->in_kernel) {
@@ -140,7 +140,7 @@ static int break_ring(state *s, int error) {
     return error;
 }
 
-static int enter(void *p, uint32_t wanted) {
+static int uring_enter(void *p, uint32_t wanted) {
     state *s = p;
     if (s->broken || s->failed)
         return s->broken;
@@ -149,7 +149,7 @@ static int enter(void *p, uint32_t wanted) {
              : wanted ? io_uring_submit_and_wait(&s->ring, wanted)
                       : io_uring_submit_and_get_events(&s->ring);
     if (rc >= 0) {
-        taken(s, (uint32_t)rc);
+        take_submitted(s, (uint32_t)rc);
         s->refusals = 0;
         return 0;
     }
@@ -163,7 +163,7 @@ static int enter(void *p, uint32_t wanted) {
     return break_ring(s, rc);
 }
 
-static ae_io_op *pop(void *p) {
+static ae_io_op *uring_pop(void *p) {
     state *s = p;
     struct io_uring_cqe *cqe;
     ae_io_op *op = s->failed;
@@ -182,20 +182,20 @@ static ae_io_op *pop(void *p) {
 
 const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING,
                                     .name = "uring",
-                                    .create = create,
-                                    .destroy = destroy,
-                                    .push = push,
-                                    .enter = enter,
-                                    .pop = pop,
-                                    .abandon = destroy};
+                                    .create = uring_create,
+                                    .destroy = uring_destroy,
+                                    .push = uring_push,
+                                    .enter = uring_enter,
+                                    .pop = uring_pop,
+                                    .abandon = uring_destroy};
 
 #else
 
-static int create(void **out, aether_error *err) {
+static int uring_create(void **out, aether_error *err) {
     (void)out;
     return ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring: this build was made without liburing");
 }
 
-const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING, .name = "uring", .create = create};
+const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING, .name = "uring", .create = uring_create};
 
 #endif

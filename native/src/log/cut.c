@@ -18,7 +18,7 @@
 #define NEW_NAME  "wal.new"
 #define NAME_ROOM 64
 
-static int failure(const ae_log_directory *dir, uint64_t first_lsn, int os_errno, aether_error *err) {
+static int cut_failure(const ae_log_directory *dir, uint64_t first_lsn, int os_errno, aether_error *err) {
     return ae_error_os(err, os_errno, "cannot cut log segment '%s/wal-%016" PRIx64 ".log'", dir->path,
                        first_lsn);
 }
@@ -27,8 +27,8 @@ static int failure(const ae_log_directory *dir, uint64_t first_lsn, int os_errno
 
 /* Return the segment in a buffer of the size that its header says, with zeros for what the file does not
  * have; *room is 0 if its header is of no use. */
-static int load(const ae_log_directory *dir, uint64_t first_lsn, ae_log_header **out, uint64_t *room,
-                uint64_t *size, aether_error *err) {
+static int load_cut_segment(const ae_log_directory *dir, uint64_t first_lsn, ae_log_header **out,
+                            uint64_t *room, uint64_t *size, aether_error *err) {
     ae_log_header header;
     struct stat st;
     int fd, os_errno = 0;
@@ -59,7 +59,7 @@ static int load(const ae_log_directory *dir, uint64_t first_lsn, ae_log_header *
         return good && !*out ? AETHER_E_NO_MEMORY : AETHER_OK;
     aether_buffer_free(*out, *room);
     *out = NULL;
-    return failure(dir, first_lsn, os_errno, err);
+    return cut_failure(dir, first_lsn, os_errno, err);
 }
 
 /* ---- putting aside ---- */
@@ -114,10 +114,10 @@ int ae_log_complete(const ae_log_directory *dir, const uint64_t *segments, uint6
     for (uint64_t i = 0; i < num_segments && !rc; i++) {
         ae_log_header *bytes;
         uint64_t room, size;
-        rc = load(dir, segments[i], &bytes, &room, &size, err);
+        rc = load_cut_segment(dir, segments[i], &bytes, &room, &size, err);
         const int os_errno = !rc && size < room ? replace(dir, segments[i], bytes) : 0;
         if (os_errno)
-            rc = failure(dir, segments[i], os_errno, err);
+            rc = cut_failure(dir, segments[i], os_errno, err);
         aether_buffer_free(bytes, room);
     }
     return rc ? rc : sync_directory(dir, err);
@@ -127,7 +127,7 @@ int ae_log_complete(const ae_log_directory *dir, const uint64_t *segments, uint6
 static int shorten(const ae_log_directory *dir, uint64_t first_lsn, uint64_t lsn, aether_error *err) {
     ae_log_header *bytes;
     uint64_t room, size, offset = AE_LOG_HEADER_BYTES;
-    const int rc = load(dir, first_lsn, &bytes, &room, &size, err);
+    const int rc = load_cut_segment(dir, first_lsn, &bytes, &room, &size, err);
     if (rc)
         return rc;
     int os_errno = 0;
@@ -143,7 +143,7 @@ static int shorten(const ae_log_directory *dir, uint64_t first_lsn, uint64_t lsn
     } else
         os_errno = put_aside(dir, first_lsn, true);
     aether_buffer_free(bytes, room);
-    return os_errno ? failure(dir, first_lsn, os_errno, err) : AETHER_OK;
+    return os_errno ? cut_failure(dir, first_lsn, os_errno, err) : AETHER_OK;
 }
 
 int ae_log_cut(const ae_log_directory *dir, const uint64_t *segments, uint64_t num_segments, uint64_t lsn,
@@ -155,7 +155,7 @@ int ae_log_cut(const ae_log_directory *dir, const uint64_t *segments, uint64_t n
     for (; left && segments[left - 1] >= lsn; left--) {
         const int os_errno = put_aside(dir, segments[left - 1], true);
         if (os_errno)
-            return failure(dir, segments[left - 1], os_errno, err);
+            return cut_failure(dir, segments[left - 1], os_errno, err);
     }
     const int rc = left ? shorten(dir, segments[left - 1], lsn, err) : AETHER_OK;
     return rc ? rc : sync_directory(dir, err);

@@ -25,7 +25,7 @@
 #define BLOCK       ((uint64_t)4096)
 #define FILL_CHUNK  ((uint64_t)1 << 20)
 
-static void name_of(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
+static void segment_name(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
     snprintf(name, NAME_ROOM, "wal-%016" PRIx64 ".%s", first_lsn, suffix);
 }
 
@@ -70,7 +70,7 @@ static bool parse_name(const char *name, const char *suffix, uint64_t *first_lsn
     *first_lsn = strtoull(name + 4, NULL, 16);
     if (*first_lsn == 0 || *first_lsn > INT64_MAX)
         return false;
-    name_of(*first_lsn, suffix, again);
+    segment_name(*first_lsn, suffix, again);
     return strcmp(name, again) == 0;
 }
 
@@ -126,7 +126,7 @@ int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t 
 int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool writes, int *fd,
                         aether_error *err) {
     char name[NAME_ROOM];
-    name_of(first_lsn, "log", name);
+    segment_name(first_lsn, "log", name);
     *fd = ae_os_calls.open(dir->fd, name, (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0);
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open log segment '%s/%s'", dir->path, name);
@@ -194,7 +194,7 @@ int ae_log_check_newest(const ae_log_directory *dir, aether_error *err) {
     int rc = read_newest(dir, &newest, err);
     if (rc || newest == 0)
         return rc;
-    name_of(newest, "log", name);
+    segment_name(newest, "log", name);
     if (faccessat(dir->fd, name, F_OK, 0) == 0)
         return AETHER_OK;
     rc = read_newest(dir, &again, err); /* a merge may have given it up meanwhile */
@@ -208,7 +208,7 @@ int ae_log_check_newest(const ae_log_directory *dir, aether_error *err) {
 
 /* Return whether a file is of the graph's log, damaged or not. One that is filled with zeros for later has no
  * header yet. */
-static bool is_ours(const ae_log_directory *dir, const uint8_t graph[16], const char *name) {
+static bool is_of_log(const ae_log_directory *dir, const uint8_t graph[16], const char *name) {
     static const char zeros[sizeof((ae_log_header *)0)->magic];
     ae_log_header header = {.first_lsn = 0};
     struct stat st;
@@ -244,8 +244,8 @@ static int take_free(const ae_log_directory *dir, const uint8_t graph[16], uint6
     if (list(dir, "free", &lsns, &count, NULL))
         return -1;
     for (uint64_t i = 0; i < count && fd < 0; i++) {
-        name_of(lsns[i], "free", name);
-        if (!is_ours(dir, graph, name))
+        segment_name(lsns[i], "free", name);
+        if (!is_of_log(dir, graph, name))
             continue;
         fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CLOEXEC, 0);
         if (fd >= 0 && !has_size(fd, size)) {
@@ -283,8 +283,8 @@ static int create_filled(const ae_log_directory *dir, uint64_t size) {
 }
 
 /* Return 0 or an errno. */
-static int put_header(const ae_log_directory *dir, int fd, const ae_log_header *header, const char *from,
-                      const char *to) {
+static int put_segment_header(const ae_log_directory *dir, int fd, const ae_log_header *header,
+                              const char *from, const char *to) {
     uint64_t offset = 0;
     int os_errno = ae_os_write_all(fd, header, sizeof *header, &offset);
     if (!os_errno)
@@ -297,13 +297,13 @@ static int put_header(const ae_log_directory *dir, int fd, const ae_log_header *
 int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
                          aether_error *err) {
     char from[NAME_ROOM], to[NAME_ROOM];
-    name_of(header->first_lsn, "log", to);
+    segment_name(header->first_lsn, "log", to);
     int fd = take_free(dir, header->graph, header->size, from);
     if (fd < 0) {
         strcpy(from, NEW_NAME);
         fd = create_filled(dir, header->size);
     }
-    int os_errno = fd < 0 ? errno : put_header(dir, fd, header, from, to);
+    int os_errno = fd < 0 ? errno : put_segment_header(dir, fd, header, from, to);
     int rc = os_errno
                  ? ae_error_os(err, os_errno,
                                "cannot begin log segment '%s/%s', which needs %" PRIu64 " bytes of free disk",
@@ -336,7 +336,7 @@ void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare) {
 /* The file has its name when all of it is on disk. */
 static void keep_spare(const ae_log_directory *dir, ae_log_spare *spare) {
     char name[NAME_ROOM];
-    name_of(INT64_MAX, "free", name);
+    segment_name(INT64_MAX, "free", name);
     if (ae_os_fsync(spare->fd) != 0 || ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0) {
         ae_log_drop_spare(dir, spare);
         return;
@@ -395,9 +395,9 @@ int ae_log_recycle_segment(const ae_log_directory *dir, const uint8_t graph[16],
     if (rc)
         return rc;
     free(lsns);
-    name_of(first_lsn, "log", from);
-    name_of(first_lsn, "free", to);
-    if (faccessat(dir->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) == 0 && !is_ours(dir, graph, from))
+    segment_name(first_lsn, "log", from);
+    segment_name(first_lsn, "free", to);
+    if (faccessat(dir->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) == 0 && !is_of_log(dir, graph, from))
         return AETHER_OK;
     const bool kept = count < AE_LOG_MAX_FREE && is_whole(dir, from);
     int failed = kept ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
@@ -412,8 +412,8 @@ void ae_log_trim_free(const ae_log_directory *dir, const uint8_t graph[16], uint
     if (list(dir, "free", &lsns, &count, NULL))
         return;
     for (uint64_t i = keep; i < count; i++) {
-        name_of(lsns[i], "free", name);
-        if (is_ours(dir, graph, name))
+        segment_name(lsns[i], "free", name);
+        if (is_of_log(dir, graph, name))
             unlinkat(dir->fd, name, 0);
     }
     free(lsns);

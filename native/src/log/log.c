@@ -90,7 +90,7 @@ static int stopped(const ae_log *log, aether_error *err) {
     return log->failed;
 }
 
-static int not_owner(const ae_log *log, aether_error *err) {
+static int not_log_owner(const ae_log *log, aether_error *err) {
     return ae_error_set(err, AETHER_E_INVALID,
                         "the log in '%s' belongs to the process that this one was forked from",
                         log->dir.path);
@@ -155,7 +155,7 @@ static int sync_to(ae_log *log, uint64_t lsn, aether_error *err) {
 
 int ae_log_sync(ae_log *log, uint64_t lsn, aether_error *err) {
     if (log->owner != getpid())
-        return not_owner(log, err);
+        return not_log_owner(log, err);
     pthread_mutex_lock(&log->lock);
     int rc = lsn < log->next
                  ? sync_to(log, lsn, err)
@@ -168,7 +168,7 @@ int ae_log_sync(ae_log *log, uint64_t lsn, aether_error *err) {
 
 int ae_log_flush(ae_log *log, aether_error *err) {
     if (log->owner != getpid())
-        return not_owner(log, err);
+        return not_log_owner(log, err);
     pthread_mutex_lock(&log->lock);
     int rc = sync_to(log, log->next - 1, err);
     pthread_mutex_unlock(&log->lock);
@@ -281,8 +281,8 @@ static int write_frame(ae_log *log, const void *payload, uint32_t size, uint32_t
 }
 
 /* The lock is held. */
-static int append(ae_log *log, const void *payload, uint64_t size, uint32_t ops, uint64_t *lsn,
-                  aether_error *err) {
+static int append_commit(ae_log *log, const void *payload, uint64_t size, uint32_t ops, uint64_t *lsn,
+                         aether_error *err) {
     const uint64_t room = log->segment_size - AE_LOG_HEADER_BYTES - sizeof(ae_log_frame);
     *lsn = 0;
     if (size > room)
@@ -303,9 +303,9 @@ static int append(ae_log *log, const void *payload, uint64_t size, uint32_t ops,
 int ae_log_append(ae_log *log, const void *payload, uint64_t size, uint32_t ops, uint64_t *lsn,
                   aether_error *err) {
     if (log->owner != getpid())
-        return not_owner(log, err);
+        return not_log_owner(log, err);
     pthread_mutex_lock(&log->lock);
-    int rc = append(log, payload, size, ops, lsn, err);
+    int rc = append_commit(log, payload, size, ops, lsn, err);
     pthread_mutex_unlock(&log->lock);
     return rc;
 }
@@ -319,9 +319,9 @@ static bool wants_sync(const ae_log *log) {
 int ae_log_put(ae_log *log, const void *payload, uint64_t size, uint32_t ops, uint64_t *lsn,
                aether_error *err) {
     if (log->owner != getpid())
-        return not_owner(log, err);
+        return not_log_owner(log, err);
     pthread_mutex_lock(&log->lock);
-    int rc = append(log, payload, size, ops, lsn, err);
+    int rc = append_commit(log, payload, size, ops, lsn, err);
     if (!rc && wants_sync(log))
         rc = sync_to(log, *lsn, err);
     pthread_mutex_unlock(&log->lock);
@@ -339,7 +339,7 @@ static bool is_given_up(const ae_log *log, uint64_t lsn) {
 
 int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err) {
     if (log->owner != getpid())
-        return not_owner(log, err);
+        return not_log_owner(log, err);
     pthread_mutex_lock(&log->lock);
     int rc = AETHER_OK;
     while (!rc && is_given_up(log, lsn)) {
@@ -367,7 +367,7 @@ uint64_t ae_log_next(ae_log *log) {
 
 /* ---- open and close ---------------------------------------------------------------- */
 
-static int check_options(const ae_log_options *options, uint64_t from, aether_error *err) {
+static int check_log_options(const ae_log_options *options, uint64_t from, aether_error *err) {
     uint64_t size = options->segment_size ? options->segment_size : DEFAULT_SEGMENT;
     if (size < AE_LOG_MIN_SEGMENT || size > AE_LOG_MAX_SEGMENT || size % AE_LOG_HEADER_BYTES)
         return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)size,
@@ -401,7 +401,7 @@ static int recover(ae_log *log, uint64_t from, ae_log_apply apply, void *user, a
 int ae_log_open(const char *path, const ae_log_options *options, uint64_t from, ae_log_apply apply,
                 void *user, ae_log **out, aether_error *err) {
     *out = NULL;
-    int rc = check_options(options, from, err);
+    int rc = check_log_options(options, from, err);
     if (rc)
         return rc;
     ae_log *log = calloc(1, sizeof *log);

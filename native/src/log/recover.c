@@ -64,8 +64,8 @@ static int read_file(const loaded *s, void *bytes, uint64_t from, uint64_t size,
     return AETHER_OK;
 }
 
-static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
-                bool writes, aether_error *err) {
+static int load_segment(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
+                        bool writes, aether_error *err) {
     ae_log_header header = {.first_lsn = 0};
     struct stat st;
     *s = (loaded){.fd = -1};
@@ -101,7 +101,7 @@ static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16],
 }
 
 /* Write the frames of lsn `from` up to byte `end`, where `next` would go, once more, and sync them. */
-static int settle(const loaded *s, uint64_t from, uint64_t end, uint64_t next, aether_error *err) {
+static int settle_frames(const loaded *s, uint64_t from, uint64_t end, uint64_t next, aether_error *err) {
     _Alignas(ae_log_frame) uint8_t mark[AE_LOG_UNIT];
     uint64_t offset = AE_LOG_HEADER_BYTES;
     while (offset < end) {
@@ -204,13 +204,13 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
     const ae_log_frame *mark = ae_log_mark_at(s->bytes, offset);
     if (mark && mark->lsn == lsn)
         at.synced = ae_max_u64(at.synced, mark->synced);
-    return settle(s, at.synced + 1, offset, lsn, err);
+    return settle_frames(s, at.synced + 1, offset, lsn, err);
 }
 
 /* Load a segment; an error names the way out. */
 static int load_needed(loaded *s, const reading *r, const uint8_t graph[16], uint64_t first_lsn,
                        aether_error *err) {
-    const int rc = load(s, r->dir, graph, first_lsn, r->settles, err);
+    const int rc = load_segment(s, r->dir, graph, first_lsn, r->settles, err);
     return with_remedy(rc, r->dir, *r->next, rc == AETHER_E_FORMAT ? MOVE_AWAY : "", err);
 }
 

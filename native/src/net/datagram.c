@@ -8,7 +8,7 @@
 static const uint8_t magic[4] = {'A', 'E', 'U', '1'};
 enum { STREAM = 4, SEQUENCE = 8, ROWS = 16, CHECK = 20 };
 
-static uint32_t checksum(const uint8_t *datagram, size_t size) {
+static uint32_t datagram_checksum(const uint8_t *datagram, size_t size) {
     static const uint8_t zeros[sizeof(uint32_t)] = {0};
     uint32_t crc = ae_crc32c(0, datagram, CHECK);
     crc = ae_crc32c(crc, zeros, sizeof zeros);
@@ -23,7 +23,8 @@ bool ae_datagram_read(const uint8_t *datagram, size_t size, uint32_t row_bytes, 
     memcpy(&head->sequence, datagram + SEQUENCE, sizeof head->sequence);
     memcpy(&head->rows, datagram + ROWS, sizeof head->rows);
     memcpy(&check, datagram + CHECK, sizeof check);
-    return (uint64_t)head->rows * row_bytes == size - AE_DATAGRAM_HEAD && check == checksum(datagram, size);
+    return (uint64_t)head->rows * row_bytes == size - AE_DATAGRAM_HEAD &&
+           check == datagram_checksum(datagram, size);
 }
 
 int aether_datagram_pack(const aether_datagram *head, const void *rows, uint64_t size, void *out,
@@ -42,7 +43,7 @@ int aether_datagram_pack(const aether_datagram *head, const void *rows, uint64_t
     memcpy(datagram + ROWS, &head->rows, sizeof head->rows);
     if (size)
         memcpy(datagram + AE_DATAGRAM_HEAD, rows, size);
-    const uint32_t check = checksum(datagram, out_size);
+    const uint32_t check = datagram_checksum(datagram, out_size);
     memcpy(datagram + CHECK, &check, sizeof check);
     return AETHER_OK;
 }

@@ -47,7 +47,7 @@ static bool has_room(const target *t) {
 }
 
 /* Copy the rows of a datagram; count it if it is none of ours. */
-static void keep(aether_receiver *r, target *t, const uint8_t *datagram, size_t size) {
+static void keep_datagram(aether_receiver *r, target *t, const uint8_t *datagram, size_t size) {
     aether_datagram *head = &t->heads[t->count];
     if (!ae_datagram_read(datagram, size, r->row_bytes, head)) {
         r->stats.refused++;
@@ -70,7 +70,7 @@ static int take_from_socket(aether_receiver *r, target *t, aether_error *err) {
             return errno == EAGAIN || errno == EINTR ? AETHER_OK
                                                      : ae_error_os(err, errno, "receiving datagrams");
         for (int i = 0; i < n; i++)
-            keep(r, t, r->slots + (size_t)i * SLOT, r->messages[i].msg_len);
+            keep_datagram(r, t, r->slots + (size_t)i * SLOT, r->messages[i].msg_len);
         r->stats.by_socket += (uint64_t)n;
         if ((unsigned)n < asked)
             break;
@@ -87,7 +87,7 @@ static void take_from_queue(aether_receiver *r, ae_xdp_queue *q, target *t) {
         memcpy(&size, packet.data + UDP + 4, sizeof size);
         size = ntohs(size);
         if (size >= UDP_HEAD && (uint32_t)UDP + size <= packet.size)
-            keep(r, t, packet.data + UDP + UDP_HEAD, size - UDP_HEAD);
+            keep_datagram(r, t, packet.data + UDP + UDP_HEAD, size - UDP_HEAD);
         else
             r->stats.refused++;
     }

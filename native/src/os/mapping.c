@@ -21,7 +21,7 @@ static int refuse_special(const struct stat *st, const char *path, aether_error 
     return ae_error_set(err, AETHER_E_IO, "cannot open '%s': it is %s, not a regular file", path, what);
 }
 
-static int examine(const char *path, ae_mapping *m, aether_error *err) {
+static int examine_file(const char *path, ae_mapping *m, aether_error *err) {
     struct stat st;
     if (fstat(m->fd, &st) != 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
@@ -39,7 +39,7 @@ int ae_mapping_open(const char *path, ae_mapping *m, aether_error *err) {
     while (m->fd < 0 && errno == EINTR);
     if (m->fd < 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
-    int rc = examine(path, m, err);
+    int rc = examine_file(path, m, err);
     if (rc)
         ae_mapping_close(m);
     return rc;

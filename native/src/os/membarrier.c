@@ -16,7 +16,7 @@
 static atomic_int registered; /* 0: not asked yet, 1: yes, 2: the system refuses; forks inherit it */
 static atomic_bool disabled;
 
-static long call(int command) {
+static long call_membarrier(int command) {
     const int saved = errno;
     const long rc = syscall(SYS_membarrier, command, 0, 0);
     errno = saved;
@@ -26,19 +26,19 @@ static long call(int command) {
 bool ae_membarrier_register(void) {
     int state = atomic_load_explicit(&registered, memory_order_relaxed);
     if (!state) {
-        state = call(REGISTER_GLOBAL_EXPEDITED) == 0 ? 1 : 2;
+        state = call_membarrier(REGISTER_GLOBAL_EXPEDITED) == 0 ? 1 : 2;
         atomic_store_explicit(&registered, state, memory_order_relaxed);
     }
     return state == 1 && !atomic_load_explicit(&disabled, memory_order_relaxed);
 }
 
 bool ae_membarrier_works(void) {
-    const long commands = call(QUERY);
+    const long commands = call_membarrier(QUERY);
     return commands > 0 && (commands & GLOBAL_EXPEDITED) && !atomic_load(&disabled);
 }
 
 void ae_membarrier(void) {
-    call(GLOBAL_EXPEDITED);
+    call_membarrier(GLOBAL_EXPEDITED);
 }
 
 void ae_membarrier_disable(bool value) {

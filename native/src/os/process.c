@@ -20,12 +20,12 @@
 
 static atomic_ullong self; /* 0: not known yet */
 
-static void after_fork(void) {
+static void forget_self(void) {
     atomic_store(&self, 0);
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, after_fork);
+__attribute__((constructor)) static void watch_process_forks(void) {
+    pthread_atfork(NULL, NULL, forget_self);
 }
 
 /* What the kernel tells of a process. */

@@ -42,7 +42,7 @@ struct aether_replace {
 /* ---- begin ------------------------------------------------------------------- */
 
 /* Return the path without symbolic links at its end; to be freed. */
-static int resolve(const char *path, char **out, aether_error *err) {
+static int resolve_path(const char *path, char **out, aether_error *err) {
     struct stat st;
     bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
     *out = is_link ? realpath(path, NULL) : strdup(path);
@@ -113,7 +113,7 @@ static int lock(int fd) {
 
 /* Lock the new temporary, which tells others that its writer lives. False if somebody who
  * cleans up came in between and has taken it for a dead one. */
-static bool claim(const aether_replace *r) {
+static bool claim_temporary(const aether_replace *r) {
     struct stat st;
     if (lock(r->fd) != 0 && errno == EWOULDBLOCK)
         return false; /* without locks, nobody can clean up either */
@@ -127,7 +127,7 @@ static int create_temporary(aether_replace *r, aether_error *err) {
         snprintf(r->temporary, sizeof r->temporary, ".%.*s.%016" PRIx64 AE_REPLACE_SUFFIX,
                  NAME_MAX - decoration, r->name, random_bits());
         r->fd = ae_os_calls.open(r->dir, r->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (r->fd >= 0 && claim(r))
+        if (r->fd >= 0 && claim_temporary(r))
             return AETHER_OK;
         if (r->fd >= 0) {
             close(r->fd);
@@ -185,9 +185,9 @@ static void remove_stale(const aether_replace *r) {
     closedir(entries);
 }
 
-static int begin(aether_replace *r, aether_error *err) {
+static int begin_replacing(aether_replace *r, aether_error *err) {
     char *target = NULL;
-    int rc = resolve(r->path, &target, err);
+    int rc = resolve_path(r->path, &target, err);
     rc = rc ? rc : open_directory(r, target, err);
     rc = rc ? rc : examine_old(r, err);
     rc = rc ? rc : create_temporary(r, err);
@@ -211,7 +211,7 @@ int aether_replace_begin(const char *path, aether_replace **out, aether_error *e
     }
     r->dir = r->fd = -1;
     r->owner = getpid();
-    int rc = begin(r, err);
+    int rc = begin_replacing(r, err);
     if (rc)
         aether_replace_abort(r);
     else
@@ -239,7 +239,7 @@ static int write_failed(const aether_replace *r, int os_errno, uint64_t offset, 
                        r->path, offset);
 }
 
-static int not_owner(const aether_replace *r, aether_error *err) {
+static int not_replace_owner(const aether_replace *r, aether_error *err) {
     return ae_error_set(err, AETHER_E_INVALID,
                         "'%s' is being written by the process this one was forked from", r->path);
 }
@@ -247,7 +247,7 @@ static int not_owner(const aether_replace *r, aether_error *err) {
 int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uint64_t offset,
                          aether_error *err) {
     if (r->owner != getpid())
-        return not_owner(r, err);
+        return not_replace_owner(r, err);
     uint64_t start = offset;
     r->synced = false;
     int os_errno = ae_os_write_all(r->fd, data, size, &offset);
@@ -260,7 +260,7 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
 /* ---- commit and abort -------------------------------------------------------- */
 
 /* Some file systems cannot sync a directory and say so: nothing to be done. */
-static int sync_directory(const aether_replace *r, aether_error *err) {
+static int sync_replaced(const aether_replace *r, aether_error *err) {
     const int os_errno = ae_os_fsync(r->dir);
     if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
         return AETHER_OK;
@@ -268,7 +268,7 @@ static int sync_directory(const aether_replace *r, aether_error *err) {
                        r->path);
 }
 
-static void release(aether_replace *r) {
+static void release_replace(aether_replace *r) {
     if (r->fd >= 0)
         close(r->fd);
     if (r->dir >= 0)
@@ -279,7 +279,7 @@ static void release(aether_replace *r) {
 
 int aether_replace_sync(aether_replace *r, aether_error *err) {
     if (r->owner != getpid())
-        return not_owner(r, err);
+        return not_replace_owner(r, err);
     const int os_errno = r->synced ? 0 : ae_os_fsync(r->fd);
     if (os_errno)
         return ae_error_os(err, os_errno, "cannot write '%s' to disk (the old file, if any, is kept)",
@@ -296,8 +296,8 @@ int aether_replace_commit(aether_replace *r, aether_error *err) {
         aether_replace_abort(r);
         return rc;
     }
-    rc = sync_directory(r, err);
-    release(r);
+    rc = sync_replaced(r, err);
+    release_replace(r);
     return rc;
 }
 
@@ -307,6 +307,6 @@ void aether_replace_abort(aether_replace *r) {
     int saved = errno;
     if (r->fd >= 0 && r->owner == getpid())
         unlinkat(r->dir, r->temporary, 0);
-    release(r);
+    release_replace(r);
     errno = saved;
 }

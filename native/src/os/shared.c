@@ -32,7 +32,7 @@ void ae_shared_set_hooks(const ae_shared_hooks *h) {
 }
 
 /* Reserve room for a mapping at an address that huge pages can have. */
-static uint8_t *reserve(uint64_t size) {
+static uint8_t *reserve_huge(uint64_t size) {
     if (size < AE_SHARED_HUGE)
         return NULL;
     size = (size + PAGE - 1) / PAGE * PAGE; /* or what is behind it could not be given back */
@@ -48,7 +48,7 @@ static uint8_t *reserve(uint64_t size) {
 }
 
 static int map(ae_shared *s, bool writable) {
-    uint8_t *at = reserve(s->size);
+    uint8_t *at = reserve_huge(s->size);
     void *data = mmap(at, s->size, PROT_READ | (writable ? PROT_WRITE : 0),
                       MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), s->fd, 0);
     const int failed = errno;

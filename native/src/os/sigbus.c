@@ -46,7 +46,7 @@ static ae_sigbus_slot *take_slot(slot_chunk *chunk) {
     return NULL;
 }
 
-static slot_chunk *next_chunk(slot_chunk *chunk) {
+static slot_chunk *next_slot_chunk(slot_chunk *chunk) {
     slot_chunk *next = atomic_load(&chunk->next);
     if (next)
         return next;
@@ -71,7 +71,7 @@ static void write_slot(ae_sigbus_slot *slot, uintptr_t start, uintptr_t end, int
 
 ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd, bool writable) {
     ae_sigbus_slot *slot = NULL;
-    for (slot_chunk *chunk = &first_chunk; chunk && !slot; chunk = slot ? chunk : next_chunk(chunk))
+    for (slot_chunk *chunk = &first_chunk; chunk && !slot; chunk = slot ? chunk : next_slot_chunk(chunk))
         slot = take_slot(chunk);
     if (slot)
         write_slot(slot, (uintptr_t)start, (uintptr_t)start + size, fd, writable);
@@ -97,7 +97,7 @@ typedef struct {
 } region;
 
 /* A consistent copy of a slot. */
-static bool read_slot(ae_sigbus_slot *slot, region *out) {
+static bool read_region_slot(ae_sigbus_slot *slot, region *out) {
     unsigned version = atomic_load(&slot->version);
     out->slot = slot;
     out->start = atomic_load(&slot->start);
@@ -110,7 +110,7 @@ static bool read_slot(ae_sigbus_slot *slot, region *out) {
 static bool find_region(uintptr_t address, region *out) {
     for (slot_chunk *chunk = &first_chunk; chunk; chunk = atomic_load(&chunk->next))
         for (int i = 0; i < CHUNK_SLOTS; i++)
-            if (read_slot(&chunk->slots[i], out) && address >= out->start && address < out->end)
+            if (read_region_slot(&chunk->slots[i], out) && address >= out->start && address < out->end)
                 return true;
     return false;
 }
@@ -177,7 +177,7 @@ static void die_of(int signal_number) {
     raise(signal_number); /* delivered when the handler returns */
 }
 
-static void call(const struct sigaction *to, int number, siginfo_t *info, void *context) {
+static void call_handler(const struct sigaction *to, int number, siginfo_t *info, void *context) {
     if (to->sa_flags & SA_SIGINFO)
         to->sa_sigaction(number, info, context);
     else
@@ -221,7 +221,7 @@ static void forward_signal(int number, siginfo_t *info, void *context) {
     }
     if (is_fault)
         atomic_store(&fault_forwarded, true);
-    call(to, number, info, context);
+    call_handler(to, number, info, context);
     atomic_store(entry, 0);
 }
 
@@ -246,7 +246,7 @@ static bool switched_off(void) {
     return known == 2;
 }
 
-static bool is_ours(const struct sigaction *action) {
+static bool is_our_handler(const struct sigaction *action) {
     return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == on_sigbus;
 }
 
@@ -271,7 +271,7 @@ static bool remember(const struct sigaction *found) {
 
 void ae_sigbus_install(void) {
     struct sigaction found;
-    if (switched_off() || sigaction(SIGBUS, NULL, &found) != 0 || is_ours(&found))
+    if (switched_off() || sigaction(SIGBUS, NULL, &found) != 0 || is_our_handler(&found))
         return;
     atomic_store(&page_size, (uintptr_t)sysconf(_SC_PAGESIZE));
     if (!remember(&found))

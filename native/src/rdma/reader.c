@@ -44,15 +44,15 @@ static void note_failure(void *arg, ucp_ep_h end, ucs_status_t status) {
     r->failed = status;
 }
 
-static uint64_t now(void) {
+static uint64_t monotonic_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* Let UCX work until a request has ended, if it does in time and nobody cancels the task. */
-static int wait_for(aether_rdma_reader *r, void *request, uint64_t until, aether_task *task,
-                    aether_error *err) {
+static int wait_for_request(aether_rdma_reader *r, void *request, uint64_t until, aether_task *task,
+                            aether_error *err) {
     for (uint32_t looks = 1; r->u->ucp_request_check_status(request) == UCS_INPROGRESS; looks++) {
         if (r->u->ucp_worker_progress(r->worker))
             continue;
@@ -60,7 +60,7 @@ static int wait_for(aether_rdma_reader *r, void *request, uint64_t until, aether
             sched_yield();
         if (looks % LOOK)
             continue;
-        if (now() > until)
+        if (monotonic_now() > until)
             return ae_error_set(err, AETHER_E_IO, "UCX: the other side did not answer in time");
         const int rc = ae_task_check(task, "reading", err);
         if (rc)
@@ -81,12 +81,12 @@ static void close_end(aether_rdma_reader *r) {
     void *request = u->ucp_ep_close_nbx(r->end, &force);
     r->end = NULL;
     if (UCS_PTR_IS_PTR(request)) {
-        wait_for(r, request, now() + 1000000000u, NULL, NULL);
+        wait_for_request(r, request, monotonic_now() + 1000000000u, NULL, NULL);
         u->ucp_request_free(request);
     }
     for (uint32_t i = 0; i < WINDOW; i++)
         if (r->requests[i]) {
-            wait_for(r, r->requests[i], now() + 1000000000u, NULL, NULL);
+            wait_for_request(r, r->requests[i], monotonic_now() + 1000000000u, NULL, NULL);
             u->ucp_request_free(r->requests[i]);
             r->requests[i] = NULL;
         }
@@ -116,7 +116,7 @@ void aether_rdma_reader_destroy(aether_rdma_reader *r) {
     free(r);
 }
 
-static int begin(aether_rdma_reader *r, const void *address, const void *key, aether_error *err) {
+static int begin_reader(aether_rdma_reader *r, const void *address, const void *key, aether_error *err) {
     const ae_ucx *u = r->u;
     r->context = ae_ucx_context(u, err);
     if (!r->context)
@@ -162,7 +162,7 @@ int aether_rdma_reader_create(const void *address, const void *key, uint64_t bas
     r->base = base;
     r->size = size;
     r->owner = getpid();
-    const int rc = begin(r, address, key, err);
+    const int rc = begin_reader(r, address, key, err);
     if (rc) {
         aether_rdma_reader_destroy(r);
         return rc;
@@ -194,7 +194,7 @@ static int end_one(aether_rdma_reader *r, uint32_t place, uint64_t until, aether
     void *request = r->requests[place];
     if (!request)
         return AETHER_OK;
-    const int rc = wait_for(r, request, until, task, err);
+    const int rc = wait_for_request(r, request, until, task, err);
     if (rc)
         return rc;
     const ucs_status_t status = r->u->ucp_request_check_status(request);
@@ -203,8 +203,8 @@ static int end_one(aether_rdma_reader *r, uint32_t place, uint64_t until, aether
     return status == UCS_OK ? AETHER_OK : ae_ucx_failed(r->u, status, "reading", err);
 }
 
-static int check(const aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
-                 uint64_t stride, aether_error *err) {
+static int check_reads(const aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
+                       uint64_t stride, aether_error *err) {
     uint64_t room;
     if (r->owner != getpid())
         return ae_error_set(err, AETHER_E_IO, "UCX: the connection is the parent's");
@@ -225,8 +225,8 @@ int aether_rdma_read(aether_rdma_reader *r, const aether_rdma_pieces *pieces, ae
     int rc = ae_options_check(p, sizeof *p, "aether_rdma_pieces", err);
     if (rc)
         return rc;
-    rc = check(r, p->offsets, p->n, p->bytes, p->stride, err);
-    const uint64_t n = p->n, until = now() + (uint64_t)p->milliseconds * 1000000u;
+    rc = check_reads(r, p->offsets, p->n, p->bytes, p->stride, err);
+    const uint64_t n = p->n, until = monotonic_now() + (uint64_t)p->milliseconds * 1000000u;
     const ucp_request_param_t params = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
         .memh = r->landing,

@@ -49,7 +49,7 @@ void aether_rdma_target_destroy(aether_rdma_target *t) {
     free(t);
 }
 
-static int begin(aether_rdma_target *t, aether_error *err) {
+static int begin_target(aether_rdma_target *t, aether_error *err) {
     const ae_ucx *u = t->u;
     const ucp_worker_params_t params = {
         .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -76,7 +76,7 @@ int aether_rdma_target_create(aether_rdma_target **out, aether_error *err) {
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory");
     t->u = u;
     t->owner = getpid();
-    const int rc = begin(t, err);
+    const int rc = begin_target(t, err);
     if (rc) {
         aether_rdma_target_destroy(t);
         return rc;

@@ -41,7 +41,7 @@ static void *open_quietly(void) {
     return library;
 }
 
-static void load(void) {
+static void load_library(void) {
     void *library = open_quietly();
     if (!library) {
         const char *why = dlerror();
@@ -61,7 +61,7 @@ static void load(void) {
 }
 
 const ae_ucx *ae_ucx_load(aether_error *err) {
-    pthread_once(&found.once, load);
+    pthread_once(&found.once, load_library);
     if (found.loaded)
         return &found.functions;
     ae_error_set(err, AETHER_E_UNSUPPORTED, "%s", found.why);
