@@ -45,8 +45,8 @@ typedef struct {
 } build;
 
 /* Always inlined with a constant `bytes`. */
-static inline __attribute__((always_inline)) void put(void *array, uint64_t i, uint64_t value,
-                                                      uint32_t bytes) {
+static inline __attribute__((always_inline)) void put_item(void *array, uint64_t i, uint64_t value,
+                                                           uint32_t bytes) {
     switch (bytes) {
     case 2:
         ((uint16_t *)array)[i] = (uint16_t)value;
@@ -60,7 +60,8 @@ static inline __attribute__((always_inline)) void put(void *array, uint64_t i, u
     }
 }
 
-static inline __attribute__((always_inline)) uint64_t get(const void *array, uint64_t i, uint32_t bytes) {
+static inline __attribute__((always_inline)) uint64_t get_item(const void *array, uint64_t i,
+                                                               uint32_t bytes) {
     switch (bytes) {
     case 2:
         return ((const uint16_t *)array)[i];
@@ -107,19 +108,19 @@ ae_build_shape ae_build_plan(uint64_t num_edges, uint64_t num_major, uint32_t re
 
 /* ---- common to the passes ------------------------------------------------ */
 
-static void fail(build *b, int rc) {
+static void fail_build(build *b, int rc) {
     atomic_store_explicit(&b->failed, rc, memory_order_relaxed);
 }
 
 /* Count `rows` more visits; return 0 if the build is to stop. */
-static int go_on(build *b, uint64_t rows) {
+static int go_on_building(build *b, uint64_t rows) {
     ae_task_add(b->task, rows);
     if (ae_task_cancelled(b->task))
-        fail(b, AETHER_E_CANCELLED);
+        fail_build(b, AETHER_E_CANCELLED);
     return atomic_load_explicit(&b->failed, memory_order_relaxed) == 0;
 }
 
-static uint64_t slice_begin(const build *b, uint64_t slice) {
+static uint64_t edge_slice_begin(const build *b, uint64_t slice) {
     return ae_min_u64(slice * b->shape.slice_len, b->num_edges);
 }
 
@@ -143,13 +144,14 @@ static void note_bad_row(build *b, uint64_t slice, uint64_t row) {
     ae_lower(&b->bad_slice, slice);
 }
 
-static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
+static void count_edge_slice(void *ctx, uint64_t slice, uint32_t worker) {
     build *b = ctx;
-    uint64_t *counts = b->places + slice * b->shape.buckets, end = slice_begin(b, slice + 1);
+    uint64_t *counts = b->places + slice * b->shape.buckets, end = edge_slice_begin(b, slice + 1);
     (void)worker;
-    for (uint64_t row = slice_begin(b, slice), stop; row < end; row = stop) {
+    for (uint64_t row = edge_slice_begin(b, slice), stop; row < end; row = stop) {
         stop = ae_min_u64(row + BLOCK, end);
-        if (slice > atomic_load_explicit(&b->bad_slice, memory_order_relaxed) || !go_on(b, stop - row))
+        if (slice > atomic_load_explicit(&b->bad_slice, memory_order_relaxed) ||
+            !go_on_building(b, stop - row))
             return;
         uint64_t bad = count_rows(b, counts, row, stop);
         if (bad != NO_ROW) {
@@ -173,7 +175,7 @@ static int report_bad_row(const build *b, aether_error *err) {
 }
 
 /* Turn counts into places: bucket by bucket, and in a bucket slice by slice. */
-static void reserve_places(build *b) {
+static void reserve_edge_places(build *b) {
     uint64_t place = 0, buckets = b->shape.buckets;
     for (uint64_t bucket = 0; bucket < buckets; bucket++) {
         b->first[bucket] = place;
@@ -198,37 +200,37 @@ static int by_rows(const void *a, const void *b) {
  * The ids are read a second time here, and another thread of the caller's may
  * have changed them: each row is held to the places that pass 1 counted. */
 
-static inline __attribute__((always_inline)) void scatter(build *b, uint64_t slice, uint32_t key_bytes,
-                                                          uint32_t id_bytes, uint32_t order_bytes) {
+static inline __attribute__((always_inline)) void scatter_edges(build *b, uint64_t slice, uint32_t key_bytes,
+                                                                uint32_t id_bytes, uint32_t order_bytes) {
     const int64_t *major = b->major, *minor = b->minor;
     void *keys = b->keys, *indices = b->indices, *order = b->order;
-    uint64_t *places = b->places + slice * b->shape.buckets, end = slice_begin(b, slice + 1);
+    uint64_t *places = b->places + slice * b->shape.buckets, end = edge_slice_begin(b, slice + 1);
     const uint64_t *ends = b->ends + slice * b->shape.buckets, num_major = b->num_major;
     const uint32_t shift = b->shape.shift;
     const uint64_t mask = (UINT64_C(1) << shift) - 1;
-    for (uint64_t row = slice_begin(b, slice), stop; row < end; row = stop) {
+    for (uint64_t row = edge_slice_begin(b, slice), stop; row < end; row = stop) {
         stop = ae_min_u64(row + BLOCK, end);
-        if (!go_on(b, stop - row))
+        if (!go_on_building(b, stop - row))
             return;
         for (uint64_t i = row; i < stop; i++) {
             uint64_t id = (uint64_t)((const volatile int64_t *)major)[i];
             if (__builtin_expect(id >= num_major || places[id >> shift] == ends[id >> shift], 0)) {
-                fail(b, AETHER_E_INVALID);
+                fail_build(b, AETHER_E_INVALID);
                 return;
             }
             uint64_t place = places[id >> shift]++;
-            put(keys, place, id & mask, key_bytes);
-            put(indices, place, (uint64_t)minor[i], id_bytes);
+            put_item(keys, place, id & mask, key_bytes);
+            put_item(indices, place, (uint64_t)minor[i], id_bytes);
             if (order_bytes)
-                put(order, place, i, order_bytes);
+                put_item(order, place, i, order_bytes);
         }
     }
 }
 
-static void scatter_slice(void *ctx, uint64_t slice, uint32_t worker) {
+static void scatter_edge_slice(void *ctx, uint64_t slice, uint32_t worker) {
     build *b = ctx;
     (void)worker;
-    DISPATCH(scatter, b, slice)
+    DISPATCH(scatter_edges, b, slice)
 }
 
 /* ---- pass 3: sort each bucket ---------------------------------------------- */
@@ -250,10 +252,10 @@ static inline __attribute__((always_inline)) void list_starts(build *b, uint64_t
                                                               uint64_t lists, uint32_t key_bytes) {
     const uint64_t end = b->first[bucket + 1];
     memset(ends, 0, lists * sizeof *ends);
-    for (uint64_t row = b->first[bucket], stop; row < end && go_on(b, 0); row = stop) {
+    for (uint64_t row = b->first[bucket], stop; row < end && go_on_building(b, 0); row = stop) {
         stop = ae_min_u64(row + BLOCK, end);
         for (uint64_t i = row; i < stop; i++)
-            ends[get(b->keys, i, key_bytes)]++;
+            ends[get_item(b->keys, i, key_bytes)]++;
     }
     uint64_t place = b->first[bucket];
     for (uint64_t k = 0; k < lists; k++) {
@@ -283,13 +285,13 @@ sort_bucket(build *b, const bucket_job *job, uint32_t key_bytes, uint32_t id_byt
     const uint64_t ids_size = (rows * id_bytes + 7) & ~UINT64_C(7); /* keeps what follows aligned */
     char *ids = copy_room(b, job->worker, ids_size + rows * order_bytes);
     if (!ids) {
-        fail(b, AETHER_E_NO_MEMORY);
+        fail_build(b, AETHER_E_NO_MEMORY);
         return;
     }
     char *inputs = ids + ids_size;
     for (uint64_t row = 0, stop; row < rows; row = stop) {
         stop = ae_min_u64(row + BLOCK, rows);
-        if (!go_on(b, 0))
+        if (!go_on_building(b, 0))
             return;
         memcpy(ids + row * id_bytes, (char *)indices + (begin + row) * id_bytes, (stop - row) * id_bytes);
         if (order_bytes)
@@ -298,27 +300,27 @@ sort_bucket(build *b, const bucket_job *job, uint32_t key_bytes, uint32_t id_byt
     }
     for (uint64_t row = 0, stop; row < rows; row = stop) {
         stop = ae_min_u64(row + BLOCK, rows);
-        if (!go_on(b, stop - row))
+        if (!go_on_building(b, stop - row))
             return;
         for (uint64_t i = row; i < stop; i++) {
-            uint64_t place = ends[get(keys, begin + i, key_bytes)]++;
-            put(indices, place, get(ids, i, id_bytes), id_bytes);
+            uint64_t place = ends[get_item(keys, begin + i, key_bytes)]++;
+            put_item(indices, place, get_item(ids, i, id_bytes), id_bytes);
             if (order_bytes)
-                put(order, place, get(inputs, i, order_bytes), order_bytes);
+                put_item(order, place, get_item(inputs, i, order_bytes), order_bytes);
         }
     }
 }
 
-static void sort_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void sort_bucket_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     build *b = ctx;
     bucket_job job = {b->schedule[chunk].bucket, worker};
-    if (go_on(b, 0))
+    if (go_on_building(b, 0))
         DISPATCH(sort_bucket, b, &job)
 }
 
 /* ---- the whole -------------------------------------------------------------- */
 
-static int failure(build *b, aether_error *err) {
+static int build_failure(build *b, aether_error *err) {
     int rc = atomic_load(&b->failed);
     if (rc == AETHER_E_CANCELLED)
         return ae_error_set(err, rc, "building was cancelled");
@@ -332,21 +334,21 @@ static int failure(build *b, aether_error *err) {
 static int run_passes(build *b, aether_error *err) {
     int rc;
     ae_task_begin(b->task, b->num_edges * 3);
-    ae_pool_run(count_slice, b, b->shape.slices, b->threads);
-    if ((rc = failure(b, err)) != 0 || (rc = report_bad_row(b, err)) != 0)
+    ae_pool_run(count_edge_slice, b, b->shape.slices, b->threads);
+    if ((rc = build_failure(b, err)) != 0 || (rc = report_bad_row(b, err)) != 0)
         return rc;
-    reserve_places(b);
+    reserve_edge_places(b);
     qsort(b->schedule, b->shape.buckets, sizeof *b->schedule, by_rows);
-    ae_pool_run(scatter_slice, b, b->shape.slices, b->threads);
-    if ((rc = failure(b, err)) != 0)
+    ae_pool_run(scatter_edge_slice, b, b->shape.slices, b->threads);
+    if ((rc = build_failure(b, err)) != 0)
         return rc;
     b->indptr[0] = 0;
     if (b->num_major)
-        ae_pool_run(sort_chunk, b, b->shape.buckets, b->threads);
-    return failure(b, err);
+        ae_pool_run(sort_bucket_chunk, b, b->shape.buckets, b->threads);
+    return build_failure(b, err);
 }
 
-static int allocate(build *b, aether_error *err) {
+static int allocate_build(build *b, aether_error *err) {
     uint64_t buckets = b->shape.buckets, slices = b->shape.slices;
     b->places = calloc(slices * buckets, sizeof *b->places);
     b->ends = calloc(slices * buckets, sizeof *b->ends);
@@ -362,7 +364,7 @@ static int allocate(build *b, aether_error *err) {
     return b->keys ? AETHER_OK : AETHER_E_NO_MEMORY;
 }
 
-static void release(build *b) {
+static void release_build(build *b) {
     for (uint32_t i = 0; b->copies && i < b->threads; i++)
         aether_buffer_free(b->copies[i].data, b->copies[i].size);
     aether_buffer_free(b->keys, ae_max_u64(b->num_edges * b->key_bytes, 1));
@@ -374,7 +376,7 @@ static void release(build *b) {
     free(b->places);
 }
 
-static int check_arguments(const build *b, aether_error *err) {
+static int check_build(const build *b, aether_error *err) {
     const uint64_t u32 = UINT64_C(1) << 32;
     if (b->id_bytes != 4 && b->id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, b->id_bytes, "id_bytes is %u, must be 4 or 8",
@@ -416,15 +418,15 @@ int aether_build_lists(const aether_edge_list *edges, const aether_built_lists *
                .id_bytes = out->id_bytes,
                .order_bytes = out->order ? out->order_bytes : 0,
                .task = task};
-    rc = check_arguments(&b, err);
+    rc = check_build(&b, err);
     if (rc)
         return rc;
     b.threads = num_edges / SLICE_ROWS || num_major / BUCKET_LISTS ? ae_pool_threads(0) : 1;
     b.shape = ae_build_plan(num_edges, num_major, b.id_bytes + b.order_bytes, b.threads);
     b.key_bytes = b.shape.shift <= 16 ? 2 : 4;
-    rc = allocate(&b, err);
+    rc = allocate_build(&b, err);
     if (!rc)
         rc = run_passes(&b, err);
-    release(&b);
+    release_build(&b);
     return rc;
 }

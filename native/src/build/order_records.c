@@ -36,8 +36,8 @@ typedef struct {
 
 /* ---- by major -------------------------------------------------------------------- */
 
-static inline __attribute__((always_inline)) int count_lists(ordering *o, uint32_t id_bytes, uint64_t bytes,
-                                                             uint64_t *bad) {
+static inline __attribute__((always_inline)) int count_list_records(ordering *o, uint32_t id_bytes,
+                                                                    uint64_t bytes, uint64_t *bad) {
     for (uint64_t i = 0; i < o->n; i++) {
         uint64_t list = ae_record_id(o->records + i * bytes, id_bytes) - o->low;
         if (list >= o->num_lists) {
@@ -58,9 +58,9 @@ static inline __attribute__((always_inline)) void place_records(ordering *o, uin
 static int sort_by_major(ordering *o, aether_error *err) {
     uint64_t bad = 0, place = 0, bytes = o->record_bytes;
     memset(o->ends, 0, o->num_lists * sizeof *o->ends);
-    int rc = o->id_bytes == 4 && bytes == 8 ? count_lists(o, 4, 8, &bad)
-             : o->id_bytes == 4             ? count_lists(o, 4, bytes, &bad)
-                                            : count_lists(o, 8, bytes, &bad);
+    int rc = o->id_bytes == 4 && bytes == 8 ? count_list_records(o, 4, 8, &bad)
+             : o->id_bytes == 4             ? count_list_records(o, 4, bytes, &bad)
+                                            : count_list_records(o, 8, bytes, &bad);
     if (rc) {
         uint64_t id = ae_record_id(o->records + bad * bytes, o->id_bytes);
         return ae_error_at(err, rc, (int64_t)bad, (int64_t)id,
@@ -114,7 +114,7 @@ static keyed *merge_sort(keyed *pairs, keyed *spare, uint64_t n) {
     return pairs;
 }
 
-static void sort_list(ordering *o, uint32_t *order, uint64_t n, aether_field field) {
+static void sort_record_list(ordering *o, uint32_t *order, uint64_t n, aether_field field) {
     int sorted = 1;
     for (uint64_t i = 0; i < n; i++) {
         const char *record = o->records + (uint64_t)order[i] * o->record_bytes;
@@ -155,11 +155,11 @@ static void finish_lists(ordering *o, const aether_field *row, const aether_fiel
         uint64_t n = o->ends[k] - begin;
         begin = o->ends[k];
         if (row && n > 1)
-            sort_list(o, list, n, *row);
+            sort_record_list(o, list, n, *row);
         if (unique)
             n = drop_repeated(o, list, n, to);
         if (time && n > 1)
-            sort_list(o, to, n, *time);
+            sort_record_list(o, to, n, *time);
         kept += n;
         o->ends[k] = kept;
     }
@@ -167,8 +167,8 @@ static void finish_lists(ordering *o, const aether_field *row, const aether_fiel
 
 /* ---- the whole ---------------------------------------------------------------------- */
 
-static int check_arguments(const ordering *o, const aether_field *row, const aether_field *time,
-                           aether_error *err) {
+static int check_ordering(const ordering *o, const aether_field *row, const aether_field *time,
+                          aether_error *err) {
     if (o->id_bytes != 4 && o->id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, o->id_bytes, "id_bytes is %u, must be 4 or 8",
                            o->id_bytes);
@@ -197,7 +197,7 @@ int aether_records_order(const aether_records *records, const aether_record_orde
                   .id_bytes = records->id_bytes,
                   .ends = ends,
                   .order = order};
-    rc = check_arguments(&o, row, time, err);
+    rc = check_ordering(&o, row, time, err);
     rc = rc ? rc : sort_by_major(&o, err);
     if (rc || !(row || time || how->unique))
         return rc;

@@ -18,7 +18,7 @@ static uint64_t num_slices(uint64_t n, uint32_t threads) {
     return threads > 1 ? ae_max_u64(ae_min_u64((uint64_t)threads * 4, n / SLICE_ROWS), 1) : 1;
 }
 
-static uint64_t slice_begin(uint64_t slice, uint64_t slices, uint64_t n) {
+static uint64_t record_slice_begin(uint64_t slice, uint64_t slices, uint64_t n) {
     return n / slices * slice + ae_min_u64(slice, n % slices);
 }
 
@@ -78,14 +78,15 @@ static void pack_rows(packing *p, uint64_t begin, uint64_t end) {
 static void pack_slice(void *ctx, uint64_t slice, uint32_t worker) {
     packing *p = ctx;
     (void)worker;
-    uint64_t begin = slice_begin(slice, p->slices, p->n), end = slice_begin(slice + 1, p->slices, p->n);
+    uint64_t begin = record_slice_begin(slice, p->slices, p->n),
+             end = record_slice_begin(slice + 1, p->slices, p->n);
     if (p->id_bytes == 4 && p->num_columns == 0)
         pack_pairs(p, begin, end);
     else
         pack_rows(p, begin, end);
 }
 
-static int check_sizes(uint64_t n, uint32_t record_bytes, uint32_t id_bytes, aether_error *err) {
+static int check_record_sizes(uint64_t n, uint32_t record_bytes, uint32_t id_bytes, aether_error *err) {
     if (id_bytes != 4 && id_bytes != 8)
         return ae_error_at(err, AETHER_E_INVALID, 0, id_bytes, "id_bytes is %u, must be 4 or 8", id_bytes);
     if (record_bytes < 2 * id_bytes || record_bytes > MAX_RECORD || n > UINT64_MAX / MAX_RECORD)
@@ -112,7 +113,7 @@ int aether_records_pack(const aether_record_columns *rows, void *records, uint64
                  .records = records};
     for (uint32_t c = 0; c < rows->num_columns; c++)
         p.record_bytes += ae_min_u64(rows->columns[c].bytes, MAX_RECORD);
-    rc = check_sizes(n, p.record_bytes, id_bytes, err);
+    rc = check_record_sizes(n, p.record_bytes, id_bytes, err);
     if (rc)
         return rc;
     if (records_size != n * p.record_bytes)
@@ -148,19 +149,20 @@ typedef struct {
     aether_task *task;
 } partitioning;
 
-static int go_on(partitioning *p, uint64_t rows) {
+static int go_on_partitioning(partitioning *p, uint64_t rows) {
     ae_task_add(p->task, rows);
     if (ae_task_cancelled(p->task))
         atomic_store_explicit(&p->cancelled, 1, memory_order_relaxed);
     return !atomic_load_explicit(&p->cancelled, memory_order_relaxed);
 }
 
-static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
+static void count_record_slice(void *ctx, uint64_t slice, uint32_t worker) {
     partitioning *p = ctx;
     (void)worker;
     uint64_t *counts = p->places + slice * p->num_parts;
-    uint64_t begin = slice_begin(slice, p->slices, p->n), end = slice_begin(slice + 1, p->slices, p->n);
-    if (!go_on(p, end - begin))
+    uint64_t begin = record_slice_begin(slice, p->slices, p->n),
+             end = record_slice_begin(slice + 1, p->slices, p->n);
+    if (!go_on_partitioning(p, end - begin))
         return;
     for (uint64_t i = begin; i < end; i++) {
         uint64_t key = ae_record_key(p->records + i * p->record_bytes, p->field);
@@ -173,7 +175,7 @@ static void count_slice(void *ctx, uint64_t slice, uint32_t worker) {
     }
 }
 
-static void reserve_places(partitioning *p, uint64_t *counts) {
+static void reserve_record_places(partitioning *p, uint64_t *counts) {
     uint64_t place = 0;
     for (uint64_t part = 0; part < p->num_parts; part++) {
         uint64_t first = place;
@@ -187,16 +189,16 @@ static void reserve_places(partitioning *p, uint64_t *counts) {
 }
 
 /* `bytes` is a constant in the callers below, except for odd sizes. */
-static inline __attribute__((always_inline)) void scatter(partitioning *p, uint64_t slice, uint32_t worker,
-                                                          uint64_t bytes) {
+static inline __attribute__((always_inline)) void scatter_records(partitioning *p, uint64_t slice,
+                                                                  uint32_t worker, uint64_t bytes) {
     uint64_t *places = p->places + slice * p->num_parts;
     uint8_t *filled = p->filled + worker * p->num_parts;
     char *held = p->held + worker * p->num_parts * p->held_rows * bytes;
     const uint64_t room = p->held_rows * bytes, low = p->low;
     const uint32_t shift = p->shift, held_rows = p->held_rows;
-    uint64_t end = slice_begin(slice + 1, p->slices, p->n);
+    uint64_t end = record_slice_begin(slice + 1, p->slices, p->n);
     memset(filled, 0, p->num_parts);
-    for (uint64_t i = slice_begin(slice, p->slices, p->n); i < end; i++) {
+    for (uint64_t i = record_slice_begin(slice, p->slices, p->n); i < end; i++) {
         const char *record = p->records + i * bytes;
         uint64_t part = (ae_record_key(record, p->field) - low) >> shift;
         char *mine = held + part * room;
@@ -213,29 +215,30 @@ static inline __attribute__((always_inline)) void scatter(partitioning *p, uint6
         memcpy(p->out + places[part] * bytes, held + part * room, filled[part] * bytes);
 }
 
-static void scatter_slice(void *ctx, uint64_t slice, uint32_t worker) {
+static void scatter_record_slice(void *ctx, uint64_t slice, uint32_t worker) {
     partitioning *p = ctx;
-    if (!go_on(p, slice_begin(slice + 1, p->slices, p->n) - slice_begin(slice, p->slices, p->n)))
+    if (!go_on_partitioning(p, record_slice_begin(slice + 1, p->slices, p->n) -
+                                   record_slice_begin(slice, p->slices, p->n)))
         return;
     switch (p->record_bytes) {
     case 8:
-        scatter(p, slice, worker, 8);
+        scatter_records(p, slice, worker, 8);
         break;
     case 12:
-        scatter(p, slice, worker, 12);
+        scatter_records(p, slice, worker, 12);
         break;
     case 16:
-        scatter(p, slice, worker, 16);
+        scatter_records(p, slice, worker, 16);
         break;
     case 24:
-        scatter(p, slice, worker, 24);
+        scatter_records(p, slice, worker, 24);
         break;
     default:
-        scatter(p, slice, worker, p->record_bytes);
+        scatter_records(p, slice, worker, p->record_bytes);
     }
 }
 
-static int report(partitioning *p, aether_error *err) {
+static int report_partitioning(partitioning *p, aether_error *err) {
     uint64_t bad = atomic_load(&p->bad);
     if (atomic_load(&p->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "partitioning was cancelled");
@@ -247,7 +250,7 @@ static int report(partitioning *p, aether_error *err) {
                        bad, p->num_parts);
 }
 
-static int run(partitioning *p, uint64_t *counts, uint32_t threads, aether_error *err) {
+static int run_partitioning(partitioning *p, uint64_t *counts, uint32_t threads, aether_error *err) {
     p->places = calloc(p->slices * p->num_parts, sizeof *p->places);
     p->filled = malloc(threads * p->num_parts);
     p->held = malloc(threads * p->num_parts * p->held_rows * p->record_bytes);
@@ -255,13 +258,13 @@ static int run(partitioning *p, uint64_t *counts, uint32_t threads, aether_error
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the tables of %" PRIu64 " parts",
                             p->num_parts);
     ae_task_begin(p->task, 2 * p->n);
-    ae_pool_run(count_slice, p, p->slices, threads);
-    int rc = report(p, err);
+    ae_pool_run(count_record_slice, p, p->slices, threads);
+    int rc = report_partitioning(p, err);
     if (rc)
         return rc;
-    reserve_places(p, counts);
-    ae_pool_run(scatter_slice, p, p->slices, threads);
-    return report(p, err);
+    reserve_record_places(p, counts);
+    ae_pool_run(scatter_record_slice, p, p->slices, threads);
+    return report_partitioning(p, err);
 }
 
 int ae_record_check_field(aether_field field, uint32_t record_bytes, aether_error *err) {
@@ -294,7 +297,7 @@ int aether_records_partition(const aether_records *records, const aether_partiti
                       .held_rows = (uint32_t)ae_max_u64(HELD_BYTES / ae_max_u64(record_bytes, 1), 1),
                       .field = partition->key,
                       .task = task};
-    rc = check_sizes(n, record_bytes, 4, err);
+    rc = check_record_sizes(n, record_bytes, 4, err);
     rc = rc ? rc : ae_record_check_field(partition->key, record_bytes, err);
     if (rc)
         return rc;
@@ -305,7 +308,7 @@ int aether_records_partition(const aether_records *records, const aether_partiti
     atomic_init(&p.cancelled, 0);
     uint32_t threads = n / SLICE_ROWS ? ae_pool_threads(0) : 1;
     p.slices = num_slices(n, threads);
-    rc = run(&p, counts, threads, err);
+    rc = run_partitioning(&p, counts, threads, err);
     free(p.places);
     free(p.filled);
     free(p.held);

@@ -20,7 +20,7 @@ static uint64_t align_to(uint64_t n, uint64_t alignment) {
     return (n + alignment - 1) & ~(alignment - 1);
 }
 
-static layout lay_out(uint64_t frames, uint32_t frame_bytes) {
+static layout lay_out_cache(uint64_t frames, uint32_t frame_bytes) {
     layout l = {.num_slots = ae_cache_slots_for(2 * frames)};
     l.nodes = align_to(frames * frame_bytes, 64);
     l.ghosts = align_to(l.nodes + frames * sizeof(ae_cache_node), 64);
@@ -30,7 +30,7 @@ static layout lay_out(uint64_t frames, uint32_t frame_bytes) {
 }
 
 uint64_t ae_cache_bytes(uint64_t frames, uint32_t frame_bytes) {
-    return lay_out(ae_min_u64(frames, MOST), frame_bytes).end + sizeof(ae_cache);
+    return lay_out_cache(ae_min_u64(frames, MOST), frame_bytes).end + sizeof(ae_cache);
 }
 
 static uint64_t frames_in(uint64_t bytes, uint32_t frame_bytes) {
@@ -55,7 +55,7 @@ int ae_cache_create(uint64_t bytes, uint32_t frame_bytes, ae_cache **out, aether
                            "a cache of %" PRIu64 " bytes holds no frame of %" PRIu32
                            " bytes: it needs at least %" PRIu64,
                            bytes, frame_bytes, ae_cache_bytes(1, frame_bytes));
-    layout l = lay_out(frames, frame_bytes);
+    layout l = lay_out_cache(frames, frame_bytes);
     uint8_t *memory = aether_buffer_alloc(l.end, err);
     if (!memory)
         return AETHER_E_NO_MEMORY;

@@ -17,12 +17,12 @@
 
 static atomic_uint generation; /* generation of this process: how many forks lie before it */
 
-static void after_fork(void) {
+static void count_fork(void) {
     atomic_fetch_add(&generation, 1);
 }
 
-__attribute__((constructor)) static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, after_fork);
+__attribute__((constructor)) static void watch_cache_forks(void) {
+    pthread_atfork(NULL, NULL, count_fork);
 }
 
 static unsigned long long own_bits(void) {

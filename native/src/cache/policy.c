@@ -4,7 +4,7 @@
 
 /* ---- queues -------------------------------------------------------------------------- */
 
-static void append(ae_cache_policy *p, ae_cache_queue *q, uint32_t frame) {
+static void append_frame(ae_cache_policy *p, ae_cache_queue *q, uint32_t frame) {
     p->nodes[frame].next = AE_CACHE_NONE;
     if (q->count++)
         p->nodes[q->newest].next = frame;
@@ -13,7 +13,7 @@ static void append(ae_cache_policy *p, ae_cache_queue *q, uint32_t frame) {
     q->newest = frame;
 }
 
-static uint32_t take(ae_cache_policy *p, ae_cache_queue *q) {
+static uint32_t take_oldest(ae_cache_policy *p, ae_cache_queue *q) {
     uint32_t frame = q->oldest;
     q->oldest = p->nodes[frame].next;
     q->count--;
@@ -30,7 +30,7 @@ static void set_found(ae_cache_policy *p, uint32_t frame, unsigned n) {
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-static uint64_t key_of(const ae_cache_policy *p, uint32_t number) {
+static uint64_t key_of_number(const ae_cache_policy *p, uint32_t number) {
     return number < p->num_frames ? p->nodes[number].key : p->ghosts[number - p->num_frames];
 }
 
@@ -38,7 +38,7 @@ static uint64_t find_slot(const ae_cache_policy *p, uint64_t key) {
     const ae_cache_index *x = &p->index;
     uint32_t tag = ae_cache_tag(key);
     for (uint64_t i = ae_cache_home(x, tag); x->slots[i]; i = ae_cache_next(x, i))
-        if (x->slots[i] >> 32 == tag && key_of(p, ae_cache_number(x->slots[i])) == key)
+        if (x->slots[i] >> 32 == tag && key_of_number(p, ae_cache_number(x->slots[i])) == key)
             return i;
     return x->num_slots;
 }
@@ -55,9 +55,9 @@ uint32_t ae_cache_policy_find(const ae_cache_policy *p, uint64_t key) {
 
 /* ---- leaving ---------------------------------------------------------------------------- */
 
-static void forget(ae_cache_policy *p, uint32_t frame) {
+static void forget_frame(ae_cache_policy *p, uint32_t frame) {
     ae_cache_index_remove(&p->index, find_slot(p, p->nodes[frame].key));
-    append(p, &p->free, frame);
+    append_frame(p, &p->free, frame);
     p->evicted++;
 }
 
@@ -76,27 +76,27 @@ static void add_ghost(ae_cache_policy *p, uint64_t key) {
 
 static void evict_main(ae_cache_policy *p) {
     for (;;) {
-        uint32_t frame = take(p, &p->main);
+        uint32_t frame = take_oldest(p, &p->main);
         unsigned n = found(p, frame);
         if (n == 0) {
-            forget(p, frame);
+            forget_frame(p, frame);
             return;
         }
         set_found(p, frame, n - 1);
-        append(p, &p->main, frame);
+        append_frame(p, &p->main, frame);
     }
 }
 
 static void evict_small(ae_cache_policy *p) {
     while (p->small.count) {
-        uint32_t frame = take(p, &p->small);
+        uint32_t frame = take_oldest(p, &p->small);
         if (found(p, frame) <= 1) {
-            forget(p, frame);
+            forget_frame(p, frame);
             add_ghost(p, p->nodes[frame].key);
             return;
         }
         set_found(p, frame, 0);
-        append(p, &p->main, frame);
+        append_frame(p, &p->main, frame);
         if (p->main.count > p->main_goal)
             evict_main(p);
     }
@@ -111,7 +111,7 @@ static uint32_t free_frame(ae_cache_policy *p) {
         else
             evict_main(p);
     }
-    return take(p, &p->free);
+    return take_oldest(p, &p->free);
 }
 
 /* ---- coming ------------------------------------------------------------------------------ */
@@ -126,7 +126,7 @@ uint32_t ae_cache_policy_put(ae_cache_policy *p, uint64_t key) {
         ae_cache_index_remove(&p->index, ghost);
     p->nodes[frame].key = key;
     set_found(p, frame, 0);
-    append(p, returns ? &p->main : &p->small, frame);
+    append_frame(p, returns ? &p->main : &p->small, frame);
     ae_cache_index_add(&p->index, key, frame);
     p->inserted++;
     return frame;
@@ -208,7 +208,7 @@ void ae_cache_policy_refill(ae_cache_policy *p, const uint32_t *frames, uint32_t
     p->small = p->main = p->free = (ae_cache_queue){AE_CACHE_NONE, AE_CACHE_NONE, 0};
     for (uint32_t i = 0; i < lent; i++) {
         bool often = ae_cache_policy_often(p, frames[i]);
-        append(p, i >= num_used ? &p->free : often ? &p->main : &p->small, frames[i]);
+        append_frame(p, i >= num_used ? &p->free : often ? &p->main : &p->small, frames[i]);
         set_found(p, frames[i], 0);
     }
     p->touched = p->num_frames;

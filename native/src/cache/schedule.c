@@ -32,7 +32,7 @@ static holder *holder_of(const schedule *s, uint32_t frame) {
     return &s->holders[frame - s->loan->first];
 }
 
-static ae_cache_step step(unsigned what, uint32_t value) {
+static ae_cache_step make_step(unsigned what, uint32_t value) {
     return (ae_cache_step){what, value & NONE};
 }
 
@@ -41,7 +41,7 @@ static uint64_t list_begin(const schedule *s, uint64_t list) {
 }
 
 /* Return num_lists for NONE, the queue of keys that are not used again. */
-static uint64_t list_of(const schedule *s, uint32_t position) {
+static uint64_t wish_list_of(const schedule *s, uint32_t position) {
     uint64_t low = 0, high = s->wishes->num_lists;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -55,7 +55,7 @@ static uint64_t list_of(const schedule *s, uint32_t position) {
 
 /* ---- queues ------------------------------------------------------------------------- */
 
-static void append(schedule *s, uint64_t list, uint32_t frame) {
+static void append_waiting(schedule *s, uint64_t list, uint32_t frame) {
     queue *q = &s->waiting[list];
     holder_of(s, frame)->next = NONE;
     if (q->oldest == NONE)
@@ -66,16 +66,16 @@ static void append(schedule *s, uint64_t list, uint32_t frame) {
     s->taken[list / 64] |= UINT64_C(1) << list % 64;
 }
 
-static void clear(schedule *s, uint64_t list) {
+static void clear_waiting(schedule *s, uint64_t list) {
     s->waiting[list] = (queue){NONE, NONE};
     s->taken[list / 64] &= ~(UINT64_C(1) << list % 64);
 }
 
-static uint32_t pop(schedule *s, uint64_t list) {
+static uint32_t pop_waiting(schedule *s, uint64_t list) {
     uint32_t frame = s->waiting[list].oldest;
     s->waiting[list].oldest = holder_of(s, frame)->next;
     if (s->waiting[list].oldest == NONE)
-        clear(s, list);
+        clear_waiting(s, list);
     return frame;
 }
 
@@ -95,24 +95,24 @@ static void link_uses(schedule *s, uint64_t from, uint64_t to, uint32_t where) {
     const ae_cache_wishes *w = s->wishes;
     uint64_t mask = (UINT64_C(1) << w->shift) - 1;
     uint32_t first = (uint32_t)(w->sorted[from] & mask), leader = first;
-    uint64_t list_end = w->ends[list_of(s, leader)];
-    s->steps[first] = step(AE_STEP_OPEN, NONE);
+    uint64_t list_end = w->ends[wish_list_of(s, leader)];
+    s->steps[first] = make_step(AE_STEP_OPEN, NONE);
     for (uint64_t i = from + 1; i < to; i++) {
         uint32_t position = (uint32_t)(w->sorted[i] & mask);
         if (position < list_end) {
-            s->steps[position] = step(AE_STEP_AGAIN, leader);
+            s->steps[position] = make_step(AE_STEP_AGAIN, leader);
             continue;
         }
         s->steps[leader].value = position & NONE;
-        s->steps[position] = step(AE_STEP_OPEN, NONE);
+        s->steps[position] = make_step(AE_STEP_OPEN, NONE);
         leader = position;
-        list_end = w->ends[list_of(s, leader)];
+        list_end = w->ends[wish_list_of(s, leader)];
     }
     if (where >= s->loan->first && where != AE_CACHE_NO_FRAME)
         holder_of(s, where)->use = first;
     if (where < s->loan->first)
         for (uint64_t i = from; i < to; i++)
-            s->steps[w->sorted[i] & mask] = step(AE_STEP_FOUND, where);
+            s->steps[w->sorted[i] & mask] = make_step(AE_STEP_FOUND, where);
 }
 
 static void link_all(schedule *s) {
@@ -128,14 +128,14 @@ static void link_all(schedule *s) {
 /* ---- deciding ------------------------------------------------------------------------- */
 
 /* Put a frame into the queue of its next use; `found` tells whether its key was found before. */
-static void wait_for(schedule *s, uint32_t frame, uint32_t use, bool found) {
+static void wait_for_use(schedule *s, uint32_t frame, uint32_t use, bool found) {
     holder *h = holder_of(s, frame);
     h->use = use;
     if (use != NONE) {
         h->after = s->steps[use].value;
-        s->steps[use] = step(AE_STEP_FOUND, frame);
+        s->steps[use] = make_step(AE_STEP_FOUND, frame);
     }
-    append(s, list_of(s, use) + (use == NONE && !found), frame);
+    append_waiting(s, wish_list_of(s, use) + (use == NONE && !found), frame);
 }
 
 /* The order decides what leaves first: empty frames, then the oldest. */
@@ -143,44 +143,44 @@ static void fill_queues(schedule *s) {
     const ae_cache_loan *loan = s->loan;
     for (uint32_t frame = loan->first; frame < loan->end; frame++)
         if (loan->last[frame - loan->first] == 0)
-            append(s, s->wishes->num_lists + 1, frame);
+            append_waiting(s, s->wishes->num_lists + 1, frame);
     for (uint32_t i = 0; i < loan->num_used; i++) {
         uint32_t frame = loan->order[i];
-        wait_for(s, frame, holder_of(s, frame)->use, ae_cache_loan_often(loan, frame));
+        wait_for_use(s, frame, holder_of(s, frame)->use, ae_cache_loan_often(loan, frame));
     }
 }
 
 /* A key was read at `position`, in a list that begins at `begin`: keep it if it is used again
  * before the key that is used farthest ahead. */
-static void decide(schedule *s, uint32_t position, uint64_t begin) {
+static void decide_keeping(schedule *s, uint32_t position, uint64_t begin) {
     uint32_t use = s->steps[position].value;
     int64_t from = farthest(s);
-    s->steps[position] = step(AE_STEP_PASSED, 0);
-    if (from < 0 || (from < (int64_t)s->wishes->num_lists && (uint64_t)from <= list_of(s, use)))
+    s->steps[position] = make_step(AE_STEP_PASSED, 0);
+    if (from < 0 || (from < (int64_t)s->wishes->num_lists && (uint64_t)from <= wish_list_of(s, use)))
         return;
-    uint32_t frame = pop(s, (uint64_t)from);
+    uint32_t frame = pop_waiting(s, (uint64_t)from);
     holder *h = holder_of(s, frame);
     if (h->use != NONE)
-        s->steps[h->use] = step(AE_STEP_OPEN, h->after);
+        s->steps[h->use] = make_step(AE_STEP_OPEN, h->after);
     if (h->filler != NONE && h->filler >= begin)
-        s->steps[h->filler] = step(AE_STEP_PASSED, 0);
+        s->steps[h->filler] = make_step(AE_STEP_PASSED, 0);
     h->filler = position;
-    s->steps[position] = step(AE_STEP_KEPT, frame);
-    wait_for(s, frame, use, false);
+    s->steps[position] = make_step(AE_STEP_KEPT, frame);
+    wait_for_use(s, frame, use, false);
 }
 
 /* Return how many keys are read. */
 static uint64_t decide_list(schedule *s, uint64_t list) {
     uint64_t begin = list_begin(s, list), end = s->wishes->ends[list], read = 0;
-    clear(s, list); /* all that wait in it are found below */
+    clear_waiting(s, list); /* all that wait in it are found below */
     for (uint64_t i = begin; i < end; i++) {
         ae_cache_step found = s->steps[i];
         if (found.what == AE_STEP_FOUND && found.value >= s->loan->first)
-            wait_for(s, found.value, holder_of(s, found.value)->after, true);
+            wait_for_use(s, found.value, holder_of(s, found.value)->after, true);
     }
     for (uint64_t i = begin; i < end; i++)
         if (s->steps[i].what == AE_STEP_OPEN) {
-            decide(s, (uint32_t)i, begin);
+            decide_keeping(s, (uint32_t)i, begin);
             read++;
         }
     for (uint64_t i = begin; i < end; i++)

@@ -39,7 +39,7 @@ static factors factors_of(uint64_t key, bool transposed) {
 }
 
 /* The result is at most num_major whatever indptr holds: the arrays may be damaged. */
-static uint64_t list_of(const hashing *h, uint64_t position) {
+static uint64_t edge_list_of(const hashing *h, uint64_t position) {
     uint64_t low = 0, high = h->indptr ? h->num_major : 0;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -87,10 +87,10 @@ static hash_list_fn hasher(const hashing *h) {
     return table[h->minor ? h->id_bytes / 4 : 0][h->edge_ids ? h->edge_id_bytes / 4 : 0];
 }
 
-static void hash_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void hash_edge_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     hashing *h = ctx;
     uint64_t first = chunk * CHUNK, end = first + ae_min_u64(CHUNK, h->n - first), sum = 0;
-    uint64_t list = list_of(h, h->begin + first);
+    uint64_t list = edge_list_of(h, h->begin + first);
     hash_list_fn hash = hasher(h);
     (void)worker;
     if (ae_task_cancelled(h->task))
@@ -135,7 +135,7 @@ int aether_hash_edges(const aether_edge_run *edges, uint32_t transposed, uint64_
     atomic_init(&h.sum, 0);
     atomic_init(&h.cancelled, 0);
     ae_task_begin(task, h.n);
-    ae_pool_run(hash_chunk, &h, h.n / CHUNK + (h.n % CHUNK != 0), h.n <= CHUNK ? 1 : 0);
+    ae_pool_run(hash_edge_chunk, &h, h.n / CHUNK + (h.n % CHUNK != 0), h.n <= CHUNK ? 1 : 0);
     if (atomic_load(&h.cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "hashing was cancelled");
     *sum += atomic_load(&h.sum);

@@ -42,7 +42,7 @@ static uint64_t hash_some(const hashing *h, uint64_t begin, uint64_t n) {
     }
 }
 
-static void hash_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void hash_item_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     hashing *h = ctx;
     uint64_t begin = chunk * CHUNK;
     (void)worker;
@@ -81,7 +81,7 @@ int aether_hash_items(const aether_items *items, const uint64_t *begins, const u
         ae_pool_run(hash_part, &h, num_parts, threads);
         return AETHER_OK;
     }
-    ae_pool_run(hash_chunk, &h, n / CHUNK + (n % CHUNK != 0), threads);
+    ae_pool_run(hash_item_chunk, &h, n / CHUNK + (n % CHUNK != 0), threads);
     sums[0] = atomic_load(&h.sum);
     return AETHER_OK;
 }

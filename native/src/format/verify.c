@@ -66,7 +66,7 @@ static int hash_range(const verification *v, uint64_t offset, uint64_t size, uin
     return AETHER_OK;
 }
 
-static void fail(verification *v, const aether_error *error) {
+static void fail_verification(verification *v, const aether_error *error) {
     atomic_store(&v->stop, true);
     if (!atomic_exchange(&v->failed, true))
         v->error = *error; /* read after the pool is done */
@@ -87,7 +87,7 @@ static void verify_block(void *context, uint64_t block, uint32_t worker) {
     aether_error error;
     if (hash_range(v, section->offset + skip, size, v->buffers + worker * READ_SIZE, &v->hashes[block],
                    &error))
-        fail(v, &error);
+        fail_verification(v, &error);
     ae_task_add(v->task, size);
 }
 

@@ -52,7 +52,7 @@ struct aether_writer {
 
 /* ---- create and release ---------------------------------------------------------- */
 
-static void release(aether_writer *w) {
+static void release_writer(aether_writer *w) {
     aether_replace_abort(w->file);
     aether_buffer_free(w->block, AE_HASH_BLOCK);
     XXH3_freeState(w->hashes);
@@ -66,7 +66,7 @@ static void release(aether_writer *w) {
     free(w);
 }
 
-static int create(aether_writer *w, const char *path, aether_error *err) {
+static int create_writer(aether_writer *w, const char *path, aether_error *err) {
     w->path = strdup(path);
     w->hashes = XXH3_createState();
     w->block = aether_buffer_alloc(AE_HASH_BLOCK, NULL);
@@ -86,9 +86,9 @@ int aether_writer_create(const char *path, uint32_t content, aether_writer **out
     if (!w)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory writing '%s'", path);
     w->content = content;
-    int rc = create(w, path, err);
+    int rc = create_writer(w, path, err);
     if (rc)
-        release(w);
+        release_writer(w);
     else
         *out = w;
     return rc;
@@ -96,12 +96,12 @@ int aether_writer_create(const char *path, uint32_t content, aether_writer **out
 
 void aether_writer_abort(aether_writer *w) {
     if (w)
-        release(w);
+        release_writer(w);
 }
 
 /* ---- states ---------------------------------------------------------------------- */
 
-static int fail(aether_writer *w, int rc) {
+static int fail_writer(aether_writer *w, int rc) {
     if (rc && !w->failed)
         w->failed = rc;
     return rc;
@@ -183,7 +183,8 @@ static int put_block(aether_writer *w, const void *data, uint64_t size, aether_e
     return rc;
 }
 
-static int take(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *taken, aether_error *err) {
+static int take_bytes(aether_writer *w, const uint8_t *data, uint64_t size, uint64_t *taken,
+                      aether_error *err) {
     if (w->filled == 0 && size >= AE_HASH_BLOCK) {
         *taken = AE_HASH_BLOCK;
         return put_block(w, data, AE_HASH_BLOCK, err);
@@ -209,11 +210,12 @@ int aether_writer_append(aether_writer *w, const void *data, uint64_t size, aeth
     const uint8_t *from = data;
     while (size > 0) {
         if (ae_task_cancelled(task))
-            return fail(w, ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
+            return fail_writer(w,
+                               ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
         uint64_t taken;
-        rc = take(w, from, size, &taken, err);
+        rc = take_bytes(w, from, size, &taken, err);
         if (rc)
-            return fail(w, rc);
+            return fail_writer(w, rc);
         from += taken;
         size -= taken;
         ae_task_add(task, taken);
@@ -229,12 +231,12 @@ int aether_writer_end(aether_writer *w, aether_error *err) {
         rc = put_block(w, w->block, w->filled, err);
     w->filled = 0;
     if (rc)
-        return fail(w, rc);
+        return fail_writer(w, rc);
     ae_format_entry *entry = &w->entries[w->num_entries];
     entry->size = w->offset - entry->offset;
     rc = check_whole_items(entry, err);
     if (rc)
-        return fail(w, rc);
+        return fail_writer(w, rc);
     entry->checksum = XXH3_64bits_digest(w->hashes);
     w->offset = ae_format_page_up(w->offset); /* the gap reads as zeros */
     w->num_entries++;
@@ -298,18 +300,19 @@ int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint
     reserved *r = &w->reserved[section];
     const ae_format_entry *entry = &w->entries[r->entry];
     if (size > entry->size - r->filled)
-        return fail(w, ae_error_set(err, AETHER_E_INVALID,
-                                    "section %s has place for %" PRIu64 " bytes, %" PRIu64 " are more",
-                                    ae_format_kind_name(entry->kind), entry->size, r->filled + size));
+        return fail_writer(w, ae_error_set(err, AETHER_E_INVALID,
+                                           "section %s has place for %" PRIu64 " bytes, %" PRIu64 " are more",
+                                           ae_format_kind_name(entry->kind), entry->size, r->filled + size));
     aether_guard(); /* the data may be mapped */
     for (const uint8_t *from = data; size;) {
         const uint64_t left = AE_HASH_BLOCK - r->filled % AE_HASH_BLOCK, n = size < left ? size : left;
         if (ae_task_cancelled(task))
-            return fail(w, ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
+            return fail_writer(w,
+                               ae_error_set(err, AETHER_E_CANCELLED, "writing '%s' was cancelled", w->path));
         XXH3_64bits_update(r->block, from, n);
         rc = aether_replace_write(w->file, from, n, entry->offset + r->filled, err);
         if (rc)
-            return fail(w, rc);
+            return fail_writer(w, rc);
         r->filled += n;
         from += n;
         size -= n;
@@ -369,7 +372,7 @@ int aether_writer_finish(aether_writer *w, aether_error *err) {
     rc = rc ? rc : aether_replace_sync(w->file, err);
     if (!rc)
         w->finished = true;
-    return w ? fail(w, rc) : rc;
+    return w ? fail_writer(w, rc) : rc;
 }
 
 int aether_writer_commit(aether_writer *w, aether_error *err) {
@@ -379,6 +382,6 @@ int aether_writer_commit(aether_writer *w, aether_error *err) {
         w->file = NULL; /* released, either way */
     }
     if (w)
-        release(w);
+        release_writer(w);
     return rc;
 }

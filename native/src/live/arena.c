@@ -24,7 +24,7 @@ static uint32_t class_above(uint32_t units) {
     return PER_DOUBLING * (shift + 1) + step - 1;
 }
 
-static uint32_t units_of(uint32_t class) {
+static uint32_t class_units(uint32_t class) {
     const uint32_t doublings = class / PER_DOUBLING;
     if (doublings == 0)
         return class + 1;
@@ -34,7 +34,7 @@ static uint32_t units_of(uint32_t class) {
 /* Return the largest class whose blocks have `units` or fewer. */
 static uint32_t class_below(uint32_t units) {
     const uint32_t class = class_above(units);
-    return units_of(class) == units ? class : class - 1;
+    return class_units(class) == units ? class : class - 1;
 }
 
 /* ---- free blocks ---- */
@@ -44,17 +44,17 @@ static void push_rest(ae_arena *a, ae_ref ref, uint32_t units) {
     while (units) {
         const uint32_t class = class_below(units);
         ae_arena_push(a, class, ref);
-        ref += units_of(class);
-        units -= units_of(class);
+        ref += class_units(class);
+        units -= class_units(class);
     }
 }
 
 /* Cut a larger free block. */
-static ae_ref cut(ae_arena *a, uint32_t class) {
+static ae_ref cut_block(ae_arena *a, uint32_t class) {
     for (uint32_t larger = class + 1; larger < AE_ARENA_CLASSES; larger++) {
         const ae_ref ref = ae_arena_pop(a, larger);
         if (ref) {
-            push_rest(a, ref + units_of(class), units_of(larger) - units_of(class));
+            push_rest(a, ref + class_units(class), class_units(larger) - class_units(class));
             return ref;
         }
     }
@@ -82,7 +82,7 @@ static uint64_t count_free(const ae_arena *a) {
 }
 
 /* Make one block of free neighbours, everywhere; what is left of slabs is free, too. */
-static void join(ae_arena *a) {
+static void join_free_blocks(ae_arena *a) {
     for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++) {
         push_rest(a, a->slabs[class].next, a->slabs[class].end - a->slabs[class].next);
         a->slabs[class] = (ae_slab){0};
@@ -95,7 +95,7 @@ static void join(ae_arena *a) {
         return;
     for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
         for (ae_ref ref; (ref = ae_arena_pop(a, class));)
-            all[end++] = (stretch){ref, units_of(class)};
+            all[end++] = (stretch){ref, class_units(class)};
     qsort(all, n, sizeof *all, by_ref);
     for (uint64_t i = 0, next; i < n; i = next) {
         uint32_t units = all[i].units;
@@ -126,7 +126,7 @@ static bool commit_huge(ae_arena *a) {
 }
 
 /* Take memory up to the end of a unit. Small graphs take little: many relations share a budget. */
-static bool commit(ae_arena *a, uint64_t units) {
+static bool commit_units(ae_arena *a, uint64_t units) {
     const uint64_t end = units * AE_UNIT;
     if (end > a->committed && end - a->committed > *a->budget)
         return false;
@@ -149,7 +149,7 @@ static bool commit(ae_arena *a, uint64_t units) {
 
 static ae_ref carve(ae_arena *a, uint64_t units) {
     const uint64_t ref = a->next;
-    if (units > a->memory.size / AE_UNIT - ref || !commit(a, ref + units))
+    if (units > a->memory.size / AE_UNIT - ref || !commit_units(a, ref + units))
         return 0;
     a->next = ref + units;
     return (ae_ref)ref;
@@ -157,7 +157,7 @@ static ae_ref carve(ae_arena *a, uint64_t units) {
 
 static ae_ref carve_from_slab(ae_arena *a, uint32_t class) {
     ae_slab *slab = &a->slabs[class];
-    const uint32_t units = units_of(class);
+    const uint32_t units = class_units(class);
     if (slab->end - slab->next < units) {
         const ae_ref fresh = carve(a, SLAB_UNITS);
         if (!fresh)
@@ -209,22 +209,22 @@ ae_ref ae_arena_alloc(ae_arena *a, uint32_t units) {
     const uint32_t class = class_above(units);
     ae_ref ref = ae_arena_pop(a, class);
     if (!ref)
-        ref = units <= SMALL_UNITS ? carve_from_slab(a, class) : carve(a, units_of(class));
+        ref = units <= SMALL_UNITS ? carve_from_slab(a, class) : carve(a, class_units(class));
     if (!ref)
-        ref = cut(a, class);
+        ref = cut_block(a, class);
     if (!ref && a->worn) {
-        join(a);
+        join_free_blocks(a);
         ref = ae_arena_pop(a, class);
-        ref = ref ? ref : cut(a, class);
+        ref = ref ? ref : cut_block(a, class);
     }
     if (ref)
-        a->used += units_of(class);
+        a->used += class_units(class);
     return ref;
 }
 
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
     const uint32_t class = class_above(units);
-    a->used -= units_of(class);
+    a->used -= class_units(class);
     a->worn = true;
     ae_arena_push(a, class, ref);
 }

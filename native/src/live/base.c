@@ -8,7 +8,7 @@
 
 /* ---- which base ---- */
 
-static int wrong(uint64_t value, const char *name, uint64_t expected, aether_error *err) {
+static int wrong_base(uint64_t value, const char *name, uint64_t expected, aether_error *err) {
     return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)value,
                        "the base has %" PRIu64 " %s, where the relation was created for %" PRIu64, value,
                        name, expected);
@@ -24,11 +24,11 @@ int ae_base_check(const aether_live_base *given, const aether_live_relation *rel
         return ae_error_set(err, AETHER_E_INVALID,
                             "the relation was created without a base: base_edges is the number of its edges");
     if (t->num_edges != relation->base_edges)
-        return wrong(t->num_edges, "edges", relation->base_edges, err);
+        return wrong_base(t->num_edges, "edges", relation->base_edges, err);
     if (t->num_major > major)
-        return wrong(t->num_major, "lists", major, err);
+        return wrong_base(t->num_major, "lists", major, err);
     if (t->num_minor > minor)
-        return wrong(t->num_minor, "nodes in its lists", minor, err);
+        return wrong_base(t->num_minor, "nodes in its lists", minor, err);
     if (t->id_bytes != sizeof(uint32_t) || !ae_topology_is_dense(t))
         return ae_error_set(err, AETHER_E_UNSUPPORTED,
                             "a base has lists of 32-bit ids, one after the other, as in a graph file");

@@ -10,12 +10,12 @@
 
 /* ---- checks ---- */
 
-static int check_relation(const aether_live *g, uint32_t relation, aether_error *err) {
+static int check_changed_relation(const aether_live *g, uint32_t relation, aether_error *err) {
     const int rc = ae_live_check_writer(g, err);
     return rc ? rc : ae_graph_check_relation(&g->graph, relation, err);
 }
 
-static int bad_weight(uint64_t i, float weight, aether_error *err) {
+static int bad_new_weight(uint64_t i, float weight, aether_error *err) {
     return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, 0,
                        "weights[%" PRIu64 "] is %g: weights are finite and not negative", i, (double)weight);
 }
@@ -27,7 +27,7 @@ static bool is_weight(float weight) {
 static int check_weights(const float *weights, uint64_t n, aether_error *err) {
     for (uint64_t i = 0; i < n; i++)
         if (!is_weight(weights[i]))
-            return bad_weight(i, weights[i], err);
+            return bad_new_weight(i, weights[i], err);
     return AETHER_OK;
 }
 
@@ -51,8 +51,8 @@ static int check_edge_ids(const aether_live_relation *r, const ae_counts *counts
                        counts->next_edge_id);
 }
 
-static int check_edges(const aether_live *g, uint32_t relation, const aether_live_edges *edges,
-                       aether_error *err) {
+static int check_new_edges(const aether_live *g, uint32_t relation, const aether_live_edges *edges,
+                           aether_error *err) {
     const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);
     const ae_counts *counts = &g->transaction.relations[relation].counts;
     const uint64_t n = edges->count;
@@ -76,9 +76,9 @@ int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edge
                        uint64_t *inserted, aether_error *err) {
     bool own = false;
     *inserted = 0;
-    int rc = check_relation(g, relation, err);
+    int rc = check_changed_relation(g, relation, err);
     if (!rc)
-        rc = check_edges(g, relation, edges, err);
+        rc = check_new_edges(g, relation, edges, err);
     if (!rc)
         rc = ae_live_begin_call(g, &own, err);
     if (rc)
@@ -104,7 +104,7 @@ static int check_edge(const aether_live *g, uint32_t relation, int64_t src, int6
         return rc ? rc : ae_live_check_ids("dst", &dst, 1, counts->num_dst, err);
     }
     if (r->columns & AETHER_LIVE_WEIGHTS && !is_weight(weight))
-        return bad_weight(0, weight, err);
+        return bad_new_weight(0, weight, err);
     return check_edge_ids(r, counts, 1, err);
 }
 
@@ -131,7 +131,7 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
     bool own = false, fresh = false;
     if (inserted)
         *inserted = 0;
-    int rc = check_relation(g, relation, err);
+    int rc = check_changed_relation(g, relation, err);
     if (!rc)
         rc = check_edge(g, relation, src, dst, weight, err);
     if (!rc)
@@ -160,8 +160,8 @@ int64_t aether_live_insert_plain(aether_live *g, uint32_t relation, int64_t src,
 
 /* ---- deleting ---- */
 
-static int check_pairs(const aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
-                       const int64_t *edge_ids, uint64_t n, aether_error *err) {
+static int check_deleted_pairs(const aether_live *g, uint32_t relation, const int64_t *src,
+                               const int64_t *dst, const int64_t *edge_ids, uint64_t n, aether_error *err) {
     const ae_counts *counts = &g->transaction.relations[relation].counts;
     int rc = ae_live_check_ids("src", src, n, counts->num_src, err);
     if (!rc)
@@ -178,9 +178,9 @@ int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, co
                        const int64_t *edge_ids, uint64_t n, uint64_t *deleted, aether_error *err) {
     bool own = false;
     *deleted = 0;
-    int rc = check_relation(g, relation, err);
+    int rc = check_changed_relation(g, relation, err);
     if (!rc)
-        rc = check_pairs(g, relation, src, dst, edge_ids, n, err);
+        rc = check_deleted_pairs(g, relation, src, dst, edge_ids, n, err);
     if (!rc)
         rc = ae_live_begin_call(g, &own, err);
     if (rc)
@@ -210,7 +210,7 @@ static int check_room(const char *end, uint64_t count, uint64_t more, uint64_t m
 
 int aether_live_skip_edge_ids(aether_live *g, uint32_t relation, uint64_t count, aether_error *err) {
     bool own = false;
-    int rc = check_relation(g, relation, err);
+    int rc = check_changed_relation(g, relation, err);
     if (!rc && g->journal)
         rc =
             ae_error_set(err, AETHER_E_UNSUPPORTED,
@@ -233,7 +233,7 @@ int aether_live_skip_edge_ids(aether_live *g, uint32_t relation, uint64_t count,
 int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, uint64_t num_dst,
                           aether_error *err) {
     bool own = false;
-    int rc = check_relation(g, relation, err);
+    int rc = check_changed_relation(g, relation, err);
     if (rc)
         return rc;
     const aether_live_relation *r = ae_control_relation(&g->graph.control, relation);

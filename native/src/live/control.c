@@ -43,7 +43,7 @@ _Static_assert(sizeof(header) <= PAGE, "the relations follow on the next page");
 _Static_assert(AE_CONTROL_RELATIONS <= 1u << RELATION_BITS, "a relation is less than a change");
 _Static_assert(COUNT_WORDS < SLOT_WORDS, "the numbers of a commit are one line");
 
-static header *header_of(const ae_control *c) {
+static header *control_header(const ae_control *c) {
     return (header *)(void *)c->memory.data;
 }
 
@@ -55,7 +55,7 @@ static ae_word *recent_of(const ae_control *c, uint64_t change) {
     return (ae_word *)(void *)(c->memory.data + PAGE) + change % RECENT;
 }
 
-static uint64_t size_for(uint32_t num_relations) {
+static uint64_t control_size(uint32_t num_relations) {
     return PAGE + RECENT * sizeof(ae_word) +
            (num_relations * sizeof(relation_block) + PAGE - 1) / PAGE * PAGE;
 }
@@ -121,8 +121,8 @@ int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *er
 /* ---- the block ---- */
 
 /* Set what is found through the header, each word of which is read once. */
-static int open_block(ae_control *c, uint32_t num_relations, aether_error *err) {
-    header *h = header_of(c);
+static int open_control(ae_control *c, uint32_t num_relations, aether_error *err) {
+    header *h = control_header(c);
     c->committed = &h->committed;
     c->num_relations = num_relations;
     c->fences = __atomic_load_n(&h->fences, __ATOMIC_RELAXED);
@@ -139,11 +139,11 @@ static int open_block(ae_control *c, uint32_t num_relations, aether_error *err) 
 
 int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err) {
     *out = (ae_control){0};
-    int rc = ae_shared_create("aether-live-control", size_for(options->num_relations), &out->memory, err);
+    int rc = ae_shared_create("aether-live-control", control_size(options->num_relations), &out->memory, err);
     if (rc)
         return rc;
     const uint64_t first = options->first_commit ? options->first_commit : 1;
-    header *h = header_of(out);
+    header *h = control_header(out);
     h->magic = MAGIC;
     h->version = VERSION;
     h->num_relations = options->num_relations;
@@ -153,7 +153,7 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
     h->first_commit = first;
     for (uint32_t r = 0; r < options->num_relations; r++)
         block_of(out, r)->relation = options->relations[r];
-    rc = open_block(out, options->num_relations, err);
+    rc = open_control(out, options->num_relations, err);
     if (rc)
         return rc; /* the caller closes it */
     for (uint32_t r = 0; r < options->num_relations; r++) {
@@ -171,11 +171,11 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
 
 /* Return the number of relations; 0: this is not the block of a graph. */
 static uint32_t count_relations(const ae_control *c) {
-    const header *h = header_of(c);
+    const header *h = control_header(c);
     if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION)
         return 0;
     const uint32_t n = __atomic_load_n(&h->num_relations, __ATOMIC_RELAXED);
-    return n <= AE_CONTROL_RELATIONS && c->memory.size == size_for(n) ? n : 0;
+    return n <= AE_CONTROL_RELATIONS && c->memory.size == control_size(n) ? n : 0;
 }
 
 int ae_control_attach(int fd, ae_control *out, aether_error *err) {
@@ -185,7 +185,7 @@ int ae_control_attach(int fd, ae_control *out, aether_error *err) {
         return rc;
     const uint32_t n = count_relations(out);
     bool good = n > 0;
-    rc = good ? open_block(out, n, err) : AETHER_OK;
+    rc = good ? open_control(out, n, err) : AETHER_OK;
     for (uint32_t r = 0; good && !rc && r < n; r++)
         good = ae_control_check(&out->relations[r], r, NULL) == AETHER_OK;
     if (!rc && !good)
@@ -203,11 +203,11 @@ void ae_control_close(ae_control *c) {
 }
 
 void ae_control_retire(ae_control *c) {
-    atomic_store_explicit(&header_of(c)->retired, 1, memory_order_release);
+    atomic_store_explicit(&control_header(c)->retired, 1, memory_order_release);
 }
 
 bool ae_control_is_retired(const ae_control *c) {
-    return atomic_load_explicit(&header_of(c)->retired, memory_order_acquire);
+    return atomic_load_explicit(&control_header(c)->retired, memory_order_acquire);
 }
 
 /* ---- numbers ---- */
@@ -233,7 +233,7 @@ void ae_control_commit(ae_control *c, uint64_t commit) {
 }
 
 /* Return whether there is room for so many nodes: lists of more would be read behind the table. */
-static bool fits(const ae_control *c, uint32_t r, const ae_counts *counts) {
+static bool counts_fit(const ae_control *c, uint32_t r, const ae_counts *counts) {
     const aether_live_relation *relation = ae_control_relation(c, r);
     return counts->num_src <= ae_room_of(relation->max_src) &&
            counts->num_dst <= ae_room_of(relation->max_dst);
@@ -252,7 +252,7 @@ bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t commit, ae_coun
         for (uint32_t k = 0; k < COUNT_WORDS; k++)
             words[k] = atomic_load_explicit(&slot[1 + k], memory_order_acquire);
         return atomic_load_explicit(&b->changes, memory_order_acquire) < change + SLOTS - 1 &&
-               fits(c, r, out);
+               counts_fit(c, r, out);
     }
     return false;
 }
@@ -265,7 +265,7 @@ uint32_t ae_control_changed(const ae_control *c, uint64_t change) {
 
 /* A reader that sees the new numbers sees that the slot has no commit, or another one. */
 void ae_control_put_lsn(ae_control *c, uint64_t commit, uint64_t lsn) {
-    ae_word *slot = header_of(c)->commits[commit % SLOTS];
+    ae_word *slot = control_header(c)->commits[commit % SLOTS];
     /* Readers wait for the last commit's number: a writer that is killed here must not leave it away. */
     if (atomic_load_explicit(&slot[0], memory_order_relaxed) != commit)
         atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
@@ -275,7 +275,7 @@ void ae_control_put_lsn(ae_control *c, uint64_t commit, uint64_t lsn) {
 }
 
 bool ae_control_at(const ae_control *c, uint64_t commit, ae_commit *out) {
-    ae_word *slot = header_of(c)->commits[commit % SLOTS];
+    ae_word *slot = control_header(c)->commits[commit % SLOTS];
     if (atomic_load_explicit(&slot[0], memory_order_acquire) != commit)
         return false;
     out->lsn = atomic_load_explicit(&slot[1], memory_order_acquire);

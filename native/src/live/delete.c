@@ -201,7 +201,7 @@ typedef struct waiting {
 } waiting;
 
 /* Ask the shorter list of a pair, at once or, where one of its lists is long, later with all pairs of it. */
-static int ask(ae_changing *c, uint32_t src, uint32_t dst, int64_t edge, waiting *later, doom *d) {
+static int ask_pair(ae_changing *c, uint32_t src, uint32_t dst, int64_t edge, waiting *later, doom *d) {
     uint64_t in = 0, out = 0;
     int rc = c->csc ? ae_find_length(c->csc, dst, &in, d->err) : AETHER_OK;
     if (!rc && c->csr)
@@ -224,7 +224,7 @@ int ae_delete(ae_changing *c, const int64_t *src, const int64_t *dst, const int6
     if (!later.of)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for deleting edges");
     for (uint64_t i = 0; !rc && i < n; i++)
-        rc = ask(c, (uint32_t)src[i], (uint32_t)dst[i], edge_ids ? edge_ids[i] : -1, &later, &d);
+        rc = ask_pair(c, (uint32_t)src[i], (uint32_t)dst[i], edge_ids ? edge_ids[i] : -1, &later, &d);
     /* One after the other: a pair that is among both finds nothing the second time. */
     if (!rc)
         rc = delete_from(c, c->csc, later.of, later.front, &d);

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "live/sums.h"
 
-static int64_t key_of(const ae_writer *w, const ae_entry *entry) {
+static int64_t entry_key(const ae_writer *w, const ae_entry *entry) {
     return ae_blocks_sorted(w) ? (int64_t)entry->id : ae_blocks_layout(w)->time ? entry->time : 0;
 }
 
@@ -166,7 +166,7 @@ static int insert_in_leaf(ae_edit *e, ae_directory *d, ae_spot spot, const ae_en
     if (leaf->commit == w->commit && spot.size < leaf->room) {
         ae_blocks_insert(l, groups, groups, spot.index, spot.size, entry);
         if (spot.index == 0)
-            ae_directory_keys(d)[spot.leaf] = key_of(w, entry);
+            ae_directory_keys(d)[spot.leaf] = entry_key(w, entry);
     } else {
         const ae_ref ref = ae_leaves_new(w, spot.size + 1, err);
         if (!ref)

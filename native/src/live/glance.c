@@ -34,7 +34,7 @@ static int pin_counts(const ae_graph *g, uint32_t relation, glance *out, aether_
     return AETHER_OK;
 }
 
-static int begin(const ae_graph *g, uint32_t relation, glance *out, aether_error *err) {
+static int begin_glance(const ae_graph *g, uint32_t relation, glance *out, aether_error *err) {
     int rc = ae_graph_check_bases(g, err);
     if (!rc)
         rc = ae_graph_check_relation(g, relation, err);
@@ -69,7 +69,7 @@ static int64_t degree_in(const ae_view *v, int64_t node, aether_error *err) {
 int64_t aether_live_degree(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
                            aether_error *err) {
     glance look = {0};
-    const int rc = begin(&g->graph, relation, &look, err);
+    const int rc = begin_glance(&g->graph, relation, &look, err);
     if (rc)
         return rc;
     const int64_t degree = degree_in(layout == AETHER_LIVE_CSC   ? look.csc
@@ -93,7 +93,7 @@ int aether_live_has_edge(const aether_live *g, uint32_t relation, int64_t src, i
                          aether_error *err) {
     glance look = {0};
     bool found = false;
-    int rc = begin(&g->graph, relation, &look, err);
+    int rc = begin_glance(&g->graph, relation, &look, err);
     if (rc)
         return rc;
     rc = ae_live_check_ids("src", &src, 1, look.counts.num_src, err);

@@ -14,7 +14,7 @@
 
 /* ---- options ---- */
 
-static uint32_t count_lists(const aether_live_relation *r) {
+static uint32_t count_layouts(const aether_live_relation *r) {
     return (uint32_t)__builtin_popcount(r->layouts);
 }
 
@@ -31,7 +31,7 @@ static int check_arenas(const aether_live_options *o, uint64_t num_lists, aether
     return AETHER_OK;
 }
 
-static int check_options(const aether_live_options *o, aether_error *err) {
+static int check_live_options(const aether_live_options *o, aether_error *err) {
     uint64_t num_lists = 0;
     if (o->num_relations == 0 || o->num_relations > AE_CONTROL_RELATIONS)
         return ae_error_at(err, o->num_relations ? AETHER_E_LIMIT : AETHER_E_INVALID, -1,
@@ -50,7 +50,7 @@ static int check_options(const aether_live_options *o, aether_error *err) {
         const int rc = ae_control_check(&o->relations[r], r, err);
         if (rc)
             return rc;
-        num_lists += count_lists(&o->relations[r]);
+        num_lists += count_layouts(&o->relations[r]);
     }
     return check_arenas(o, num_lists, err);
 }
@@ -61,7 +61,7 @@ static int check_options(const aether_live_options *o, aether_error *err) {
 static int make_lists(ae_graph *g, aether_error *err) {
     const uint32_t n = g->control.num_relations;
     for (uint32_t r = 0; r < n; r++)
-        g->num_lists += count_lists(ae_control_relation(&g->control, r));
+        g->num_lists += count_layouts(ae_control_relation(&g->control, r));
     g->lists = calloc(g->num_lists, sizeof *g->lists);
     g->by_layout = calloc(2 * (size_t)n, sizeof(ae_lists *));
     if (!g->lists || !g->by_layout)
@@ -84,7 +84,7 @@ static uint64_t room_of(const ae_graph *g, const ae_lists *l) {
 }
 
 /* Return the number that table and arena of list i have in common. */
-static uint64_t name_of(const ae_graph *g, uint32_t i) {
+static uint64_t lists_token(const ae_graph *g, uint32_t i) {
     return g->control.token + i;
 }
 
@@ -93,9 +93,10 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
     const uint64_t size = o->arena_bytes < AE_ARENA_MAX_SIZE ? o->arena_bytes : AE_ARENA_MAX_SIZE;
     const bool huge = o->flags & AETHER_LIVE_HUGE;
     const aether_live_memory *given = g->given.reserve ? &g->given : NULL;
-    int rc = ae_table_create(&o->relations[l->relation], room_of(g, l), name_of(g, i), huge, &l->table, err);
+    int rc =
+        ae_table_create(&o->relations[l->relation], room_of(g, l), lists_token(g, i), huge, &l->table, err);
     if (!rc)
-        rc = ae_arena_create(size, name_of(g, i), given, &g->budget, &l->arena, err);
+        rc = ae_arena_create(size, lists_token(g, i), given, &g->budget, &l->arena, err);
     if (!rc && huge)
         ae_shared_want_huge(&l->arena.memory);
     l->arena.taken = rc ? NULL : ae_table_taken(&l->table);
@@ -113,7 +114,7 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
 int ae_graph_create(const aether_live_options *options, ae_graph *g, aether_error *err) {
     *g = (ae_graph){.budget = options->arena_bytes,
                     .given = options->memory ? *options->memory : (aether_live_memory){0}};
-    int rc = check_options(options, err);
+    int rc = check_live_options(options, err);
     if (rc)
         return rc;
     ae_membarrier_register();
@@ -136,9 +137,9 @@ int ae_graph_create(const aether_live_options *options, ae_graph *g, aether_erro
 static int attach_list(const int32_t *descriptors, ae_graph *g, uint32_t i, aether_error *err) {
     ae_lists *l = &g->lists[i];
     const aether_live_relation *r = ae_control_relation(&g->control, l->relation);
-    int rc = ae_table_attach(descriptors[0], r, room_of(g, l), name_of(g, i), &l->table, err);
+    int rc = ae_table_attach(descriptors[0], r, room_of(g, l), lists_token(g, i), &l->table, err);
     if (!rc)
-        rc = ae_arena_attach(descriptors[1], name_of(g, i), &l->arena, err);
+        rc = ae_arena_attach(descriptors[1], lists_token(g, i), &l->arena, err);
     l->arena.taken = rc ? NULL : ae_table_taken(&l->table);
     return rc;
 }

@@ -37,7 +37,7 @@ static inline quick quick_of(const ae_writer *w) {
                    .sorted = ae_blocks_sorted(w)};
 }
 
-static inline ae_root *root_of(const quick *q, uint64_t node) {
+static inline ae_root *quick_root(const quick *q, uint64_t node) {
     if (__builtin_expect(!q->lines, 1))
         return &q->roots[node];
     const uint32_t line = atomic_load_explicit(&q->lines[node / AE_ROOTS_OF_LINE], memory_order_relaxed);
@@ -72,8 +72,8 @@ AE_PREFETCHES prefetch_list(const quick *q, uint64_t head) {
                        n % AE_GROUP || !l->time ? l->group : 2 * l->group);
 }
 
-static inline uint64_t head_of(const quick *q, uint64_t node) {
-    const ae_root *root = root_of(q, node);
+static inline uint64_t quick_head(const quick *q, uint64_t node) {
+    const ae_root *root = quick_root(q, node);
     return root ? atomic_load_explicit(&root->head, memory_order_relaxed) : 0;
 }
 
@@ -92,13 +92,13 @@ AE_PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
 AE_PREFETCHES look_ahead(const ae_writer *w, const quick *q, const int64_t *major, const int64_t *minor,
                          uint64_t left) {
-    const ae_root *root = left > FAR ? root_of(q, (uint64_t)major[FAR]) : NULL;
+    const ae_root *root = left > FAR ? quick_root(q, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
     if (left > NEAR)
-        prefetch_list(q, head_of(q, (uint64_t)major[NEAR]));
+        prefetch_list(q, quick_head(q, (uint64_t)major[NEAR]));
     if (q->sorted && left > CLOSE)
-        prefetch_leaf(w, head_of(q, (uint64_t)major[CLOSE]), (uint32_t)minor[CLOSE]);
+        prefetch_leaf(w, quick_head(q, (uint64_t)major[CLOSE]), (uint32_t)minor[CLOSE]);
 }
 
 /* ---- one entry ---- */
@@ -109,15 +109,15 @@ static inline bool can_keep(const ae_writer *w, uint64_t past) {
 }
 
 /* Keep the version of a list before its first change in this transaction, as ae_writer_touch() does. */
-static inline void keep(ae_writer *w, const quick *q, uint32_t node, ae_root *root, uint64_t head,
-                        uint64_t past) {
+static inline void keep_version(ae_writer *w, const quick *q, uint32_t node, ae_root *root, uint64_t head,
+                                uint64_t past) {
     if (!past)
         ae_writer_count_node(w, root);
     const ae_ref history = past ? ae_histories_new(&w->histories, q->commit) : 0;
     ae_writer_keep(w, q->arena, node, root, head, past, history);
 }
 
-static inline uint32_t units_of(const ae_layout *l, uint32_t room) {
+static inline uint32_t room_units(const ae_layout *l, uint32_t room) {
     return ae_arena_units(ae_groups_bytes(l, room));
 }
 
@@ -127,10 +127,10 @@ static inline uint32_t grow(ae_writer *w, const quick *q, uint32_t place, uint32
     const ae_layout *l = &q->layout;
     if (w->end_retired == w->room_retired)
         return 0;
-    const ae_ref ref = ae_arena_alloc(w->arena, units_of(l, ae_room(n + 1)));
+    const ae_ref ref = ae_arena_alloc(w->arena, room_units(l, ae_room(n + 1)));
     if (ref && n) {
         memcpy(arena_at(q, ref), arena_at(q, place), ae_groups_bytes(l, n));
-        ae_writer_retire(w, place, units_of(l, n));
+        ae_writer_retire(w, place, room_units(l, n));
     }
     return ref;
 }
@@ -140,7 +140,7 @@ static inline uint32_t grow(ae_writer *w, const quick *q, uint32_t place, uint32
 static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const quick *q, uint32_t node,
                                                              const ae_entry *entry) {
     const ae_layout *l = &q->layout;
-    ae_root *root = root_of(q, node);
+    ae_root *root = quick_root(q, node);
     if (!root)
         return false;
     const uint64_t head = atomic_load_explicit(&root->head, memory_order_relaxed);
@@ -160,7 +160,7 @@ static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const
             return false;
     }
     if (is_first)
-        keep(w, q, node, root, head, past);
+        keep_version(w, q, node, root, head, past);
     ae_put_entry(l, arena_at(q, place), n, entry);
     atomic_store_explicit(&root->head, ae_head(place, n + 1), memory_order_release);
     return true;
@@ -199,8 +199,8 @@ static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *
 }
 
 /* Put an entry into the list of a node; *fresh and *edge as above. */
-static inline int put(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry, bool *fresh,
-                      int64_t *edge, aether_error *err) {
+static inline int put_entry(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry, bool *fresh,
+                            int64_t *edge, aether_error *err) {
     if (q->sorted)
         return put_sorted(w, node, entry, fresh, edge, err);
     *fresh = true;
@@ -211,10 +211,10 @@ static ae_writer *first_of(const ae_changing *c) {
     return c->csc ? c->csc : c->csr;
 }
 
-static inline int put_first(ae_changing *c, ae_writer *w, const quick *q, uint32_t node, ae_entry *entry,
-                            int64_t *edge, bool *fresh, aether_error *err) {
+static inline int put_numbered(ae_changing *c, ae_writer *w, const quick *q, uint32_t node, ae_entry *entry,
+                               int64_t *edge, bool *fresh, aether_error *err) {
     entry->edge_id = c->counts.next_edge_id;
-    const int rc = put(w, q, node, entry, fresh, edge, err);
+    const int rc = put_entry(w, q, node, entry, fresh, edge, err);
     if (rc || !*fresh)
         return rc;
     c->counts.num_edges++;
@@ -226,7 +226,7 @@ static inline int put_second(ae_writer *w, const quick *q, uint32_t node, const 
                              aether_error *err) {
     int64_t edge;
     bool fresh;
-    return put(w, q, node, entry, &fresh, &edge, err);
+    return put_entry(w, q, node, entry, &fresh, &edge, err);
 }
 
 static bool has_both(const ae_changing *c) {
@@ -241,7 +241,7 @@ AE_PREFETCHES look_at_both(const ae_changing *c, const quick *second, uint32_t s
     const ae_root *first = ae_table_root(c->csc->table, dst);
     if (first)
         __builtin_prefetch(first, 1);
-    prefetch_list(second, head_of(second, src));
+    prefetch_list(second, quick_head(second, src));
 }
 
 int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
@@ -250,7 +250,7 @@ int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, i
     if (has_both(c))
         look_at_both(c, &second, src, dst);
     entry->id = c->csc ? src : dst;
-    const int rc = put_first(c, first_of(c), &first, c->csc ? dst : src, entry, edge, fresh, err);
+    const int rc = put_numbered(c, first_of(c), &first, c->csc ? dst : src, entry, edge, fresh, err);
     if (rc || !*fresh || !has_both(c))
         return rc;
     entry->id = dst;
@@ -269,7 +269,7 @@ typedef struct batch {
     bool *fresh;
 } batch;
 
-static inline ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
+static inline ae_entry new_entry(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
     return (ae_entry){.id = (uint32_t)minor[i],
                       .time = edges->times ? edges->times[i] : 0,
                       .weight = edges->weights ? edges->weights[i] : 0};
@@ -285,9 +285,9 @@ static int insert_first(batch *b, uint64_t to, aether_error *err) {
     int rc = AETHER_OK;
     uint64_t i = b->first;
     for (; i < to; i++) {
-        ae_entry entry = entry_of(&edges, minor, i);
+        ae_entry entry = new_entry(&edges, minor, i);
         look_ahead(w, &q, major + i, minor + i, edges.count - i);
-        rc = put_first(c, w, &q, (uint32_t)major[i], &entry, &b->ids[i - base], &b->fresh[i - base], err);
+        rc = put_numbered(c, w, &q, (uint32_t)major[i], &entry, &b->ids[i - base], &b->fresh[i - base], err);
         if (rc)
             break;
     }
@@ -303,7 +303,7 @@ static int insert_second(batch *b, uint64_t to, aether_error *err) {
     int rc = AETHER_OK;
     uint64_t i = b->second;
     for (; i < to; i++) {
-        ae_entry entry = entry_of(&edges, edges.dst, i);
+        ae_entry entry = new_entry(&edges, edges.dst, i);
         look_ahead(w, &q, edges.src + i, edges.dst + i, edges.count - i);
         entry.edge_id = (uint64_t)b->ids[i - base];
         rc = b->fresh[i - base] ? put_second(w, &q, (uint32_t)edges.src[i], &entry, err) : AETHER_OK;
@@ -314,7 +314,7 @@ static int insert_second(batch *b, uint64_t to, aether_error *err) {
     return rc;
 }
 
-static uint64_t next_chunk(const batch *b, uint64_t from) {
+static uint64_t batch_chunk_end(const batch *b, uint64_t from) {
     return b->edges->count - from < CHUNK ? b->edges->count : from + CHUNK;
 }
 
@@ -322,7 +322,7 @@ static uint64_t next_chunk(const batch *b, uint64_t from) {
 static int insert_rest(batch *b, aether_error *err) {
     int rc = AETHER_OK;
     while (!rc && (b->first < b->edges->count || (has_both(b->c) && b->second < b->first))) {
-        rc = insert_first(b, next_chunk(b, b->first), err);
+        rc = insert_first(b, batch_chunk_end(b, b->first), err);
         if (!rc && has_both(b->c))
             rc = insert_second(b, b->first, err);
     }
@@ -336,7 +336,7 @@ static int insert_few(ae_changing *c, const aether_live_edges *edges, int64_t *e
     int rc = AETHER_OK;
     while (!rc && b.first < edges->count) {
         b.base = b.first;
-        rc = insert_first(&b, next_chunk(&b, b.first), err);
+        rc = insert_first(&b, batch_chunk_end(&b, b.first), err);
         if (!rc && has_both(c))
             rc = insert_second(&b, b.first, err);
         if (!rc && edge_ids)
@@ -355,7 +355,7 @@ typedef struct pair {
 
 static void lead(pair *p) {
     batch *b = p->b;
-    while (b->first < b->edges->count && !insert_first(b, next_chunk(b, b->first), NULL))
+    while (b->first < b->edges->count && !insert_first(b, batch_chunk_end(b, b->first), NULL))
         atomic_store_explicit(&p->ready, b->first, memory_order_release);
     atomic_store_explicit(&p->ready, b->first, memory_order_release);
     atomic_store_explicit(&p->ended, true, memory_order_release);

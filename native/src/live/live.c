@@ -178,7 +178,7 @@ int ae_live_check_writer(const aether_live *g, aether_error *err) {
                        ae_process_pid(g->owner));
 }
 
-static int begin(aether_live *g, aether_error *err) {
+static int begin_live(aether_live *g, aether_error *err) {
     int rc = ae_graph_check_bases(&g->graph, err);
     if (!rc && g->log_is_closed)
         rc = ae_error_set(err, AETHER_E_INVALID,
@@ -189,7 +189,7 @@ static int begin(aether_live *g, aether_error *err) {
 }
 
 /* Readers see what is in the journal, and nothing else. */
-static int commit(aether_live *g, aether_error *err) {
+static int commit_live(aether_live *g, aether_error *err) {
     const int rc = g->journal ? g->journal->ops->commit(g->journal, &g->transaction.lsn, err) : AETHER_OK;
     if (rc)
         ae_transaction_abort(&g->transaction);
@@ -200,14 +200,14 @@ static int commit(aether_live *g, aether_error *err) {
 
 int ae_live_begin_call(aether_live *g, bool *own, aether_error *err) {
     *own = !g->transaction.open;
-    return *own ? begin(g, err) : AETHER_OK;
+    return *own ? begin_live(g, err) : AETHER_OK;
 }
 
 int ae_live_end_call(aether_live *g, bool own, int rc, aether_error *err) {
     if (rc)
         ae_transaction_abort(&g->transaction);
     else if (own)
-        rc = commit(g, err);
+        rc = commit_live(g, err);
     return rc;
 }
 
@@ -215,10 +215,10 @@ int aether_live_begin(aether_live *g, aether_error *err) {
     int rc = ae_live_check_writer(g, err);
     if (!rc && g->transaction.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun already: commit or abort it");
-    return rc ? rc : begin(g, err);
+    return rc ? rc : begin_live(g, err);
 }
 
-static int check_open(const aether_live *g, aether_error *err) {
+static int check_transaction(const aether_live *g, aether_error *err) {
     const int rc = ae_live_check_writer(g, err);
     if (!rc && !g->transaction.open)
         return ae_error_set(err, AETHER_E_INVALID, "no transaction has begun, or a failure has undone it");
@@ -226,12 +226,12 @@ static int check_open(const aether_live *g, aether_error *err) {
 }
 
 int aether_live_commit(aether_live *g, aether_error *err) {
-    const int rc = check_open(g, err);
-    return rc ? rc : commit(g, err);
+    const int rc = check_transaction(g, err);
+    return rc ? rc : commit_live(g, err);
 }
 
 int aether_live_abort(aether_live *g, aether_error *err) {
-    const int rc = check_open(g, err);
+    const int rc = check_transaction(g, err);
     if (!rc)
         ae_transaction_abort(&g->transaction);
     return rc;

@@ -36,7 +36,7 @@ static inline const ae_root *root_to_read(const sight *s, uint64_t node) {
 
 /* Return the head of a list. Without a past it never changed: its root is the neighbour of one that has. The
  * past is looked at once, as the writer may just be giving it one. */
-static inline uint64_t head_of(const ae_view *s, ae_stamp stamp, const ae_root *root) {
+static inline uint64_t seen_head(const ae_view *s, ae_stamp stamp, const ae_root *root) {
     const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
     const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
     if (__builtin_expect(ae_stamp_is_after(ae_past_stamp(past), stamp), 0))
@@ -46,8 +46,8 @@ static inline uint64_t head_of(const ae_view *s, ae_stamp stamp, const ae_root *
 
 /* Note the places of nodes whose roots are looked at, and of the others. Whether a list has changed follows
  * no pattern: branches on it would often be wrong. */
-static uint64_t divide(const ae_table *table, const uint64_t *nodes, uint64_t n, uint16_t *marked,
-                       uint16_t *others) {
+static uint64_t divide_nodes(const ae_table *table, const uint64_t *nodes, uint64_t n, uint16_t *marked,
+                             uint16_t *others) {
     uint64_t m = 0, k = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (i + FAR < n)
@@ -60,14 +60,15 @@ static uint64_t divide(const ae_table *table, const uint64_t *nodes, uint64_t n,
     return m;
 }
 
-static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
+static int locate_some_over(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out,
+                            aether_error *err) {
     const ae_table *table = s->table;
     const sight roots = {table->roots, table->lines, table->end_lines};
     const ae_stamp stamp = s->now->stamp;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
     uint16_t marked[SOME], places[SOME];
-    const uint64_t m = divide(table, nodes, n, marked, places);
+    const uint64_t m = divide_nodes(table, nodes, n, marked, places);
     uint64_t k = n - m, longest = 0;
     if (!m)
         return ae_base_locate(s->below, nodes, n, out, err);
@@ -80,7 +81,7 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
             const uint64_t coming = nodes[marked[i + NEAR]];
             __builtin_prefetch(root_in(&roots, line_of(&roots, coming), coming));
         }
-        const uint64_t node = nodes[marked[i]], head = head_of(s, stamp, root_to_read(&roots, node));
+        const uint64_t node = nodes[marked[i]], head = seen_head(s, stamp, root_to_read(&roots, node));
         const bool is_base = head == AE_HEAD_BASE;
         const uint64_t length = ae_head_length(head) & ((uint64_t)is_base - 1);
         out[marked[i]] = (ae_list){ae_view_start(head), length};
@@ -97,20 +98,20 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
     return rc;
 }
 
-static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
-                  aether_error *err) {
+static int over_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                       aether_error *err) {
     const ae_view *s = ae_view_of(t);
     int rc = AETHER_OK;
     for (uint64_t done = 0; !rc && done < n; done += SOME)
-        rc = locate_some(s, nodes + done, n - done < SOME ? n - done : SOME, out + done, err);
+        rc = locate_some_over(s, nodes + done, n - done < SOME ? n - done : SOME, out + done, err);
     return rc ? rc : ae_view_check(s, err);
 }
 
 /* ---- entries ---- */
 
 /* Return the group of an entry, or NULL and its position in the base. */
-static inline const uint8_t *resolve(const ae_view *s, const ae_reach *r, uint64_t position, ae_cursor *c,
-                                     uint32_t *lane, uint64_t *below) {
+static inline const uint8_t *resolve_position(const ae_view *s, const ae_reach *r, uint64_t position,
+                                              ae_cursor *c, uint32_t *lane, uint64_t *below) {
     if (!(position & AE_LIVE_BIT)) {
         *below = position;
         return NULL;
@@ -172,7 +173,7 @@ AE_PREFETCHES prefetch_leaves(const ae_view *s, const uint64_t *positions, uint6
     }
 }
 
-/* Prefetch what resolve() reads of the lists of n positions, so that the cache misses overlap. */
+/* Prefetch what resolve_position() reads of the lists of n positions, so that the cache misses overlap. */
 AE_PREFETCHES prefetch_places(const ae_view *s, const uint64_t *positions, uint64_t n) {
     uint64_t large[SOME], k = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -208,7 +209,7 @@ static void prefetch_some(const ae_view *s, const uint64_t *positions, uint64_t 
     ae_cursor c = {0};
     for (uint64_t i = 0; i < num_large; i++) {
         uint32_t lane;
-        const uint8_t *group = resolve(s, &r, large[i], &c, &lane, &below[num_below]);
+        const uint8_t *group = resolve_position(s, &r, large[i], &c, &lane, &below[num_below]);
         if (group)
             ae_reach_prefetch(&r, group, lane);
         else
@@ -218,7 +219,7 @@ static void prefetch_some(const ae_view *s, const uint64_t *positions, uint64_t 
         base->ops->prefetch(base, below, num_below);
 }
 
-static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+static void over_prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
     if (!s->near && all_below(s, positions, n)) {
         s->below->given.lists->ops->prefetch(s->below->given.lists, positions, n);
@@ -239,7 +240,7 @@ static inline __attribute__((always_inline)) int read_some(const ae_view *s, con
     for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
         const uint64_t position = positions[i];
-        const uint8_t *group = resolve(s, &r, position, c, &lane, &below[k]);
+        const uint8_t *group = resolve_position(s, &r, position, c, &lane, &below[k]);
         if (!group) {
             if (__builtin_expect(below[k] >= num_edges, 0))
                 return ae_view_bad_position(s, position, err);
@@ -275,7 +276,7 @@ static inline __attribute__((always_inline)) int read_near(const ae_view *s, con
         const uint64_t position = positions[i];
         uint64_t below;
         uint32_t lane;
-        const uint8_t *group = resolve(s, &r, position, c, &lane, &below);
+        const uint8_t *group = resolve_position(s, &r, position, c, &lane, &below);
         if (group) {
             const uint64_t id = ids[i] = ae_group_id(group, lane);
             if (__builtin_expect(id >= num_minor, 0))
@@ -295,8 +296,8 @@ static inline __attribute__((always_inline)) int read_near(const ae_view *s, con
     return AETHER_OK;
 }
 
-static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
-                 aether_error *err) {
+static int over_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                      aether_error *err) {
     const ae_view *s = ae_view_of(t);
     ae_cursor c = {0};
     int rc = AETHER_OK;
@@ -311,8 +312,8 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
     return rc ? rc : ae_view_check(s, err);
 }
 
-static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
-                       aether_error *err) {
+static int over_fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                            aether_error *err) {
     const ae_view *s = ae_view_of(t);
     ae_cursor c = {0};
     int rc = AETHER_OK;
@@ -358,7 +359,7 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
         uint64_t below;
         if (i + VALUES_AHEAD < n && positions[i + VALUES_AHEAD] & AE_LIVE_BIT)
             ae_view_prefetch_value(s, positions[i + VALUES_AHEAD], offset, bytes);
-        const uint8_t *group = resolve(s, &r, positions[i], c, &lane, &below);
+        const uint8_t *group = resolve_position(s, &r, positions[i], c, &lane, &below);
         if (!group)
             rc = pick(s, positions[i], below, i, &p, err);
         else
@@ -371,8 +372,8 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
     return rc;
 }
 
-static int read_column(const ae_view *s, ae_column which, const uint64_t *positions, uint64_t n, void *out,
-                       aether_error *err) {
+static int read_over_column(const ae_view *s, ae_column which, const uint64_t *positions, uint64_t n,
+                            void *out, aether_error *err) {
     ae_cursor c = {0};
     int rc = AETHER_OK;
     if (all_below(s, positions, n))
@@ -383,20 +384,20 @@ static int read_column(const ae_view *s, ae_column which, const uint64_t *positi
     return rc ? rc : ae_view_check(s, err);
 }
 
-static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
-                    aether_error *err) {
+static int over_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                         aether_error *err) {
     const int rc = ae_view_need_edge_ids(ae_view_of(t), err);
-    return rc ? rc : read_column(ae_view_of(t), AE_EDGE_IDS, positions, n, out, err);
+    return rc ? rc : read_over_column(ae_view_of(t), AE_EDGE_IDS, positions, n, out, err);
 }
 
-static int weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
-                   aether_error *err) {
-    return read_column(ae_view_of(t), AE_WEIGHTS, positions, n, out, err);
+static int over_weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
+                        aether_error *err) {
+    return read_over_column(ae_view_of(t), AE_WEIGHTS, positions, n, out, err);
 }
 
-static int times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
-                 aether_error *err) {
-    return read_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
+static int over_times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
+                      aether_error *err) {
+    return read_over_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
 }
 
 /* Sums of lists that have not changed are the base's. Their last one is that of the whole list: what comes
@@ -440,7 +441,7 @@ static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *e
         uint64_t below;
         if (i % SOME == 0)
             prefetch_places(s, job->positions + i, job->count - i < SOME ? job->count - i : SOME);
-        if (!resolve(s, &r, job->positions[i], &c, &lane, &below)) {
+        if (!resolve_position(s, &r, job->positions[i], &c, &lane, &below)) {
             if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
                 return ae_view_bad_position(s, job->positions[i], err);
             m->below[m->num_below++] = below;
@@ -470,7 +471,7 @@ static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_
             ids[i] = ids[--left];
             continue;
         }
-        const uint8_t *group = resolve(s, &r, job->positions[i], &c, &lane, &below);
+        const uint8_t *group = resolve_position(s, &r, job->positions[i], &c, &lane, &below);
         if (!group)
             return ae_view_bad_position(s, job->positions[i], err); /* the pin has expired */
         const uint64_t id = ids[i] = ae_group_id(group, lane);
@@ -482,8 +483,8 @@ static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_
 
 /* The base is asked for all jobs at once, so that it reads a page once for all of them. Jobs that want
  * nothing else go to it as they are. */
-static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
-                      aether_task *task, aether_error *err) {
+static int over_fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                           aether_task *task, aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const aether_topology *base = s->below->given.lists;
     uint64_t words = 0;
@@ -522,15 +523,15 @@ static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n
 
 ae_topology_ops ae_view_ops_over(const ae_view *v) {
     const ae_layout *l = &v->table->layout;
-    return (ae_topology_ops){.locate = locate,
-                             .prefetch = prefetch,
-                             .fetch = fetch,
-                             .edge_ids = edge_ids,
-                             .fetch_edges = l->edge_id_bytes ? fetch_edges : NULL,
-                             .weights = l->weight ? weights : NULL,
-                             .times = l->time ? times : NULL,
+    return (ae_topology_ops){.locate = over_locate,
+                             .prefetch = over_prefetch,
+                             .fetch = over_fetch,
+                             .edge_ids = over_edge_ids,
+                             .fetch_edges = l->edge_id_bytes ? over_fetch_edges : NULL,
+                             .weights = l->weight ? over_weights : NULL,
+                             .times = l->time ? over_times : NULL,
                              .weight_sums = l->weight ? weight_sums : NULL,
-                             .fetch_many = v->below->given.lists->ops->fetch_many ? fetch_many : NULL,
+                             .fetch_many = v->below->given.lists->ops->fetch_many ? over_fetch_many : NULL,
                              .memory = ae_view_memory,
                              .destroy = ae_view_destroy};
 }

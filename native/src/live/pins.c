@@ -47,19 +47,19 @@ uint64_t ae_pins_now(void) {
 /* ---- readers ---- */
 
 /* Acquire: what the slot's last owner has read is behind us. */
-static bool claim(ae_pin *pin, uint64_t from) {
+static bool claim_pin(ae_pin *pin, uint64_t from) {
     return atomic_compare_exchange_strong_explicit(&pin->owner, &from, ae_process_self(),
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
 /* Threads begin to search where they found a slot last. */
-static ae_pin *find(const ae_shared *pins) {
+static ae_pin *find_pin(const ae_shared *pins) {
     static _Thread_local uint32_t hint;
     for (int dead = 0; dead < 2; dead++) /* free slots first: asking for a process takes long */
         for (uint32_t i = 0; i < AE_PINS; i++) {
             ae_pin *pin = &slots(pins)[(hint + i) % AE_PINS];
             const uint64_t owner = atomic_load_explicit(&pin->owner, memory_order_relaxed);
-            if ((dead ? owner && !ae_process_alive(owner) : !owner) && claim(pin, owner)) {
+            if ((dead ? owner && !ae_process_alive(owner) : !owner) && claim_pin(pin, owner)) {
                 hint = (hint + i) % AE_PINS;
                 return pin;
             }
@@ -130,7 +130,7 @@ static int all_taken(const ae_shared *pins, aether_error *err) {
 
 int ae_pin_take(const ae_shared *pins, const ae_word *committed, bool fences, ae_pin **out, uint64_t *epoch,
                 aether_error *err) {
-    *out = find(pins);
+    *out = find_pin(pins);
     if (!*out)
         return all_taken(pins, err);
     *epoch = ae_pin_renew(*out, committed, fences);
@@ -193,7 +193,7 @@ void ae_pins_reap(const ae_shared *pins, uint64_t first, uint64_t last, uint64_t
         if (!epoch || epoch >= last)
             continue;
         if (!ae_process_alive(owner)) {
-            if (claim(pin, owner))
+            if (claim_pin(pin, owner))
                 ae_pin_release(pin);
         } else if (epoch < first || is_overdue(pin, now, max_age)) {
             expire(pin, epoch);

@@ -17,8 +17,8 @@
 
 /* ---- lists in the arena ---- */
 
-static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
-                  aether_error *err) {
+static int snapshot_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
+                           aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const ae_root *roots = s->table->roots;
     const ae_stamp stamp = s->now->stamp;
@@ -36,7 +36,7 @@ static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, a
 /* ---- entries ---- */
 
 /* Large lists in two rounds, so that cache misses overlap: directories first, then leaves. */
-static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+static void snapshot_prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
     const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
@@ -59,9 +59,10 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
 }
 
 /* `edges`: for edge ids, in the place of positions; NULL: they stay. */
-static inline __attribute__((always_inline)) int read_entries(const ae_view *s, const uint64_t *positions,
-                                                              uint64_t n, uint64_t *ids, uint64_t *edges,
-                                                              aether_error *err) {
+static inline __attribute__((always_inline)) int read_arena_entries(const ae_view *s,
+                                                                    const uint64_t *positions, uint64_t n,
+                                                                    uint64_t *ids, uint64_t *edges,
+                                                                    aether_error *err) {
     const ae_reach r = ae_reach_of(s);
     const uint64_t num_minor = s->base.num_minor;
     ae_cursor c = {0};
@@ -80,20 +81,20 @@ static inline __attribute__((always_inline)) int read_entries(const ae_view *s, 
     return ae_view_check(s, err);
 }
 
-static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
-                 aether_error *err) {
-    return read_entries(ae_view_of(t), positions, n, ids, NULL, err);
+static int snapshot_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                          aether_error *err) {
+    return read_arena_entries(ae_view_of(t), positions, n, ids, NULL, err);
 }
 
-static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
-                       aether_error *err) {
-    return read_entries(ae_view_of(t), positions, n, ids, positions, err);
+static int snapshot_fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                                aether_error *err) {
+    return read_arena_entries(ae_view_of(t), positions, n, ids, positions, err);
 }
 
 /* Copy what one column has at n positions; `out` may be `positions`. Inlined for each column. */
-static inline __attribute__((always_inline)) int read_column(const ae_view *s, ae_column which,
-                                                             const uint64_t *positions, uint64_t n, void *out,
-                                                             aether_error *err) {
+static inline __attribute__((always_inline)) int read_arena_column(const ae_view *s, ae_column which,
+                                                                   const uint64_t *positions, uint64_t n,
+                                                                   void *out, aether_error *err) {
     const ae_layout *l = &s->table->layout;
     uint32_t bytes;
     const uint32_t offset = ae_column_offset(l, which, &bytes);
@@ -111,20 +112,20 @@ static inline __attribute__((always_inline)) int read_column(const ae_view *s, a
     return ae_view_check(s, err);
 }
 
-static int edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
-                    aether_error *err) {
+static int snapshot_edge_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
+                             aether_error *err) {
     const int rc = ae_view_need_edge_ids(ae_view_of(t), err);
-    return rc ? rc : read_column(ae_view_of(t), AE_EDGE_IDS, positions, n, out, err);
+    return rc ? rc : read_arena_column(ae_view_of(t), AE_EDGE_IDS, positions, n, out, err);
 }
 
-static int weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
-                   aether_error *err) {
-    return read_column(ae_view_of(t), AE_WEIGHTS, positions, n, out, err);
+static int snapshot_weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
+                            aether_error *err) {
+    return read_arena_column(ae_view_of(t), AE_WEIGHTS, positions, n, out, err);
 }
 
-static int times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
-                 aether_error *err) {
-    return read_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
+static int snapshot_times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
+                          aether_error *err) {
+    return read_arena_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
 }
 
 /* ---- views ---- */
@@ -134,13 +135,13 @@ static uint64_t written(const aether_topology *t, uint64_t node, uint64_t *end) 
 }
 
 static ae_topology_ops operations(const ae_layout *l) {
-    return (ae_topology_ops){.locate = locate,
-                             .prefetch = prefetch,
-                             .fetch = fetch,
-                             .edge_ids = edge_ids,
-                             .fetch_edges = l->edge_id_bytes ? fetch_edges : NULL,
-                             .weights = l->weight ? weights : NULL,
-                             .times = l->time ? times : NULL,
+    return (ae_topology_ops){.locate = snapshot_locate,
+                             .prefetch = snapshot_prefetch,
+                             .fetch = snapshot_fetch,
+                             .edge_ids = snapshot_edge_ids,
+                             .fetch_edges = l->edge_id_bytes ? snapshot_fetch_edges : NULL,
+                             .weights = l->weight ? snapshot_weights : NULL,
+                             .times = l->time ? snapshot_times : NULL,
                              .weight_sums = l->weight ? ae_view_weight_sums : NULL,
                              .written = written,
                              .memory = ae_view_memory,
@@ -187,7 +188,7 @@ static bool read_relation(aether_snapshot *s, uint32_t r, uint64_t commit) {
 
 /* A relation whose numbers were gone when its turn came is read first from then on. So those that change fast
  * get to the front, and there the writer, who needs 63 changes of one of them, is too slow. */
-static bool read_all(aether_snapshot *s, uint64_t commit) {
+static bool read_relations(aether_snapshot *s, uint64_t commit) {
     for (uint32_t i = 0; i < s->graph->control.num_relations; i++) {
         const uint32_t r = s->order[i];
         if (read_relation(s, r, commit))
@@ -203,11 +204,11 @@ static bool read_all(aether_snapshot *s, uint64_t commit) {
 static bool read_changed(aether_snapshot *s, uint64_t seen, uint64_t changes, uint64_t commit) {
     const ae_control *c = &s->graph->control;
     if (!seen || changes < seen || changes - seen >= c->num_relations)
-        return read_all(s, commit);
+        return read_relations(s, commit);
     for (; seen < changes; seen++) {
         const uint32_t r = ae_control_changed(c, seen);
         if (r == UINT32_MAX)
-            return read_all(s, commit);
+            return read_relations(s, commit);
         if (!read_relation(s, r, commit))
             return false;
     }

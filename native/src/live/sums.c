@@ -8,7 +8,8 @@ static uint32_t lesser(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-static void add(const ae_layout *l, const uint8_t *groups, uint32_t i, uint32_t n, ae_weight_sum *sum) {
+static void add_group_weights(const ae_layout *l, const uint8_t *groups, uint32_t i, uint32_t n,
+                              ae_weight_sum *sum) {
     for (; n > 0; i++, n--) {
         const double weight =
             (double)ae_group_weight(l, groups + (uint64_t)(i / AE_GROUP) * l->group, i % AE_GROUP);
@@ -44,7 +45,7 @@ void ae_sums_of_small(const ae_layout *l, uint8_t *groups, uint32_t room, uint32
     ae_weight_sum *sums = small_sums(l, groups, room);
     ae_weight_sum sum = from / BLOCK ? sums[from / BLOCK - 1] : (ae_weight_sum){0, 0};
     for (uint32_t b = from / BLOCK; b < n / BLOCK; b++) {
-        add(l, groups, b * BLOCK, BLOCK, &sum);
+        add_group_weights(l, groups, b * BLOCK, BLOCK, &sum);
         sums[b] = sum;
     }
 }
@@ -97,7 +98,7 @@ uint32_t ae_sums_make(const ae_writer *w, ae_directory *d, uint32_t from, uint32
         const ae_ref ref = ae_directory_leaves(d)[c];
         ae_leaf *leaf = ae_blocks_leaf(w, ref);
         if (!ae_ref_is_extent(ref))
-            add(ae_blocks_layout(w), ae_blocks_groups(leaf), at - before[c], next - at, &sum);
+            add_group_weights(ae_blocks_layout(w), ae_blocks_groups(leaf), at - before[c], next - at, &sum);
         else if (!add_of_base(w, leaf->start + (at - before[c]), next - at, &sum))
             break;
         at = next;
@@ -122,7 +123,7 @@ void ae_sums_begin(ae_writer *w, ae_directory *d, const uint8_t *groups, uint32_
 }
 
 /* Remember the list, of which some entries have changed, for ae_mend(). */
-static void note(ae_writer *w, uint32_t node, ae_summed *s, uint32_t changes) {
+static void note_unsummed(ae_writer *w, uint32_t node, ae_summed *s, uint32_t changes) {
     w->num_unsummed += changes;
     if (s->noted == w->commit)
         return;
@@ -168,7 +169,7 @@ void ae_sums_append(ae_writer *w, uint32_t node, uint64_t head) {
     ae_summed *s = ae_directory_summed(d);
     const uint32_t blocks = ae_head_length(head) / BLOCK;
     if (s->blocks != AE_SUMMED_ALL) {
-        note(w, node, s, 1);
+        note_unsummed(w, node, s, 1);
         return;
     }
     const uint32_t room = sums_at(w, s->sums)->room; /* that far there are sums: more had no memory */
@@ -186,5 +187,5 @@ void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, ui
     if (s->blocks == AE_SUMMED_ALL)
         s->blocks = sums_at(w, s->sums)->room;
     s->blocks = lesser(s->blocks, from / BLOCK);
-    note(w, node, s, changes);
+    note_unsummed(w, node, s, changes);
 }

@@ -19,7 +19,7 @@ static uint64_t count_roots(const ae_graph *g, const ae_lists *l, uint64_t commi
     return l->layout == AETHER_LIVE_CSC ? counts.num_dst : counts.num_src;
 }
 
-static void begin_lists(ae_sweep *s, const ae_graph *g, uint64_t commit) {
+static void begin_sweep_lists(ae_sweep *s, const ae_graph *g, uint64_t commit) {
     s->next = s->written = 0;
     s->end = count_roots(g, &g->lists[s->lists], commit);
 }
@@ -31,13 +31,13 @@ static void begin_pass(ae_sweep *s, const ae_graph *g, uint64_t commit) {
     s->share = (roots + g->num_lists) / AE_STAMP_REACH + 1;
     s->began = commit;
     s->lists = 0;
-    begin_lists(s, g, commit);
+    begin_sweep_lists(s, g, commit);
 }
 
 /* Go on with the next lists; behind the last ones the pass ends. */
 static void next_lists(ae_sweep *s, const ae_graph *g, uint64_t commit) {
     if (++s->lists < g->num_lists)
-        begin_lists(s, g, commit);
+        begin_sweep_lists(s, g, commit);
     else
         s->share = 0;
 }

@@ -15,7 +15,7 @@ typedef struct header {
     ae_word taken; /* bytes of the arena */
 } header;
 
-static header *header_of(const ae_table *t) {
+static header *table_header(const ae_table *t) {
     return (header *)(void *)t->memory.data;
 }
 
@@ -39,7 +39,7 @@ static uint64_t index_bytes(const aether_live_relation *relation, uint64_t room)
 }
 
 /* A table that is not small ends with a huge page. */
-static uint64_t size_for(const aether_live_relation *relation, uint64_t room) {
+static uint64_t table_size(const aether_live_relation *relation, uint64_t room) {
     const uint64_t unused = relation->base_edges ? 2 * AE_ROOTS_OF_LINE : 0; /* line 0; the last is whole */
     const uint64_t size = PAGE + changed_bytes(relation, room) + index_bytes(relation, room) +
                           (room + unused) * sizeof(ae_root);
@@ -60,13 +60,13 @@ static void open_table(const aether_live_relation *relation, uint64_t room, ae_t
 int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_t name, bool huge,
                     ae_table *out, aether_error *err) {
     *out = (ae_table){0};
-    const int rc = ae_shared_create("aether-live-table", size_for(relation, room), &out->memory, err);
+    const int rc = ae_shared_create("aether-live-table", table_size(relation, room), &out->memory, err);
     if (rc)
         return rc;
     if (huge)
         ae_shared_want_huge(&out->memory);
-    header_of(out)->magic = MAGIC;
-    header_of(out)->name = name;
+    table_header(out)->magic = MAGIC;
+    table_header(out)->name = name;
     open_table(relation, room, out);
     return AETHER_OK;
 }
@@ -77,8 +77,8 @@ int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room,
     const int rc = ae_shared_attach(fd, false, "table", &out->memory, err);
     if (rc)
         return rc;
-    const header *h = header_of(out);
-    if (out->memory.size != size_for(relation, room) || h->magic != MAGIC || h->name != name) {
+    const header *h = table_header(out);
+    if (out->memory.size != table_size(relation, room) || h->magic != MAGIC || h->name != name) {
         ae_table_close(out);
         return ae_error_set(err, AETHER_E_INVALID, "descriptor %d is not the table of this live graph", fd);
     }
@@ -87,7 +87,7 @@ int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room,
 }
 
 ae_word *ae_table_taken(const ae_table *t) {
-    return &header_of(t)->taken;
+    return &table_header(t)->taken;
 }
 
 void ae_table_close(ae_table *t) {

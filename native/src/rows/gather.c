@@ -120,14 +120,14 @@ static rows_fn mover(const gather *g) {
 
 /* ---- chunks of ids ------------------------------------------------------------- */
 
-ALWAYS_INLINE uint64_t id_at(const gather *g, uint64_t i) {
+ALWAYS_INLINE uint64_t row_id_at(const gather *g, uint64_t i) {
     return g->id_bytes == 4 ? ((const uint32_t *)g->ids)[i] : ((const uint64_t *)g->ids)[i];
 }
 
 /* Return false at a bad id. Negative ids are large numbers here. */
-static bool locate(gather *g, uint64_t begin, uint64_t n, const char **at) {
+static bool locate_rows(gather *g, uint64_t begin, uint64_t n, const char **at) {
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t id = id_at(g, begin + i);
+        uint64_t id = row_id_at(g, begin + i);
         if (id >= g->num_rows) {
             ae_lower(&g->bad, begin + i);
             return false;
@@ -137,7 +137,7 @@ static bool locate(gather *g, uint64_t begin, uint64_t n, const char **at) {
     return true;
 }
 
-static bool go_on(gather *g, uint64_t begin, uint64_t n) {
+static bool go_on_gathering(gather *g, uint64_t begin, uint64_t n) {
     ae_task_add(g->task, n);
     if (ae_task_cancelled(g->task))
         atomic_store_explicit(&g->cancelled, 1, memory_order_relaxed);
@@ -145,36 +145,36 @@ static bool go_on(gather *g, uint64_t begin, uint64_t n) {
            begin < atomic_load_explicit(&g->bad, memory_order_relaxed);
 }
 
-static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void gather_row_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     gather *g = ctx;
     const char *at[BLOCK_IDS];
     uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
     (void)worker;
-    if (!go_on(g, begin, end - begin))
+    if (!go_on_gathering(g, begin, end - begin))
         return;
     for (uint64_t i = begin, n; i < end; i += n) {
         n = ae_min_u64(BLOCK_IDS, end - i);
-        if (!locate(g, i, n, at))
+        if (!locate_rows(g, i, n, at))
             return;
         if (g->out_bytes)
             g->move(g, at, n, g->out + i * g->out_bytes);
     }
 }
 
-static int run(gather *g, aether_error *err) {
+static int run_gathering(gather *g, aether_error *err) {
     /* A short row costs a whole cache line. */
     uint64_t row_work = ae_max_u64(ae_max_u64(g->in_bytes, g->out_bytes), LINE);
     g->chunk_ids = ae_max_u64(CHUNK_WORK / row_work, 1);
     g->ahead = (uint32_t)ae_min_u64(ae_max_u64(AHEAD_BYTES / ae_max_u64(g->in_bytes, 1), 2), AHEAD_MAX);
     uint64_t threads =
         ae_max_u64(ae_min_u64(g->n / ae_max_u64(THREAD_WORK / row_work, 1), ae_pool_threads(0)), 1);
-    ae_pool_run(gather_chunk, g, (g->n - 1) / g->chunk_ids + 1, (uint32_t)threads);
+    ae_pool_run(gather_row_chunk, g, (g->n - 1) / g->chunk_ids + 1, (uint32_t)threads);
     if (atomic_load(&g->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled");
     uint64_t position = atomic_load(&g->bad);
     if (position == NONE)
         return AETHER_OK;
-    int64_t id = (int64_t)id_at(g, position);
+    int64_t id = (int64_t)row_id_at(g, position);
     return ae_error_at(err, AETHER_E_RANGE, (int64_t)position, id,
                        "id %lld at position %llu is not in [0, %llu)", (long long)id,
                        (unsigned long long)position, (unsigned long long)g->num_rows);
@@ -207,7 +207,7 @@ int ae_gather_room(uint64_t n, uint64_t row_bytes, uint64_t out_size, aether_err
     return AETHER_OK;
 }
 
-static int check_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
+static int check_row_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
     uint64_t last_row = 0, extent = 0, ids = 0;
     bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) ||
                 __builtin_mul_overflow(rows->row_items, aether_dtype_size(out_dtype), &g->out_bytes) ||
@@ -231,7 +231,7 @@ int aether_gather(const aether_rows *rows, const aether_row_request *request, ae
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
     rc = ae_gather_types(rows->dtype, r->id_bytes, r->out_dtype, &g.convert, err);
-    if (rc || (rc = check_sizes(&g, rows, r->out_dtype, err)) != 0 ||
+    if (rc || (rc = check_row_sizes(&g, rows, r->out_dtype, err)) != 0 ||
         (rc = ae_gather_room(r->n, g.out_bytes, r->out_size, err)) != 0)
         return rc;
     ae_task_begin(task, r->n);
@@ -246,7 +246,7 @@ int aether_gather(const aether_rows *rows, const aether_row_request *request, ae
     g.move = mover(&g);
     atomic_init(&g.bad, NONE);
     atomic_init(&g.cancelled, 0);
-    return run(&g, err);
+    return run_gathering(&g, err);
 }
 
 /* ---- copy -------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ typedef struct {
     atomic_int cancelled;
 } copy;
 
-static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void copy_byte_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     copy *c = ctx;
     uint64_t begin = chunk * COPY_CHUNK, size = ae_min_u64(COPY_CHUNK, c->size - begin);
     (void)worker;
@@ -278,7 +278,7 @@ int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, ae
     aether_guard();
     atomic_init(&c.cancelled, 0);
     ae_task_begin(task, size);
-    ae_pool_run(copy_chunk, &c, size / COPY_CHUNK + (size % COPY_CHUNK != 0), 0);
+    ae_pool_run(copy_byte_chunk, &c, size / COPY_CHUNK + (size % COPY_CHUNK != 0), 0);
     return atomic_load(&c.cancelled) ? ae_error_set(err, AETHER_E_CANCELLED, "copying was cancelled")
                                      : AETHER_OK;
 }

@@ -30,23 +30,23 @@ static uint64_t num_frames(const aether_row_file *f) {
     return (f->num_rows - 1) / f->group + 1;
 }
 
-static void measure(const aether_row_file *f, ae_row_division *p, uint64_t segment) {
+static void measure_division(const aether_row_file *f, ae_row_division *p, uint64_t segment) {
     p->segment = segment_for(f, segment);
     p->workspace =
         ae_row_workspace_bytes(p->block, p->segment, p->segments, f->frame_bytes) + AE_ROW_IO_BYTES;
 }
 
-static int divide(aether_row_file *f, aether_error *err) {
+static int divide_memory(aether_row_file *f, aether_error *err) {
     ae_row_division *p = &f->plan;
     uint64_t segment = SEGMENT_MOST, one = ae_cache_bytes(1, (uint32_t)f->frame_bytes) + sizeof *f;
     *p = (ae_row_division){.workspaces = 1, .segments = AE_ROW_SEGMENTS, .block = BLOCK_MOST};
-    measure(f, p, segment);
+    measure_division(f, p, segment);
     while (p->workspace > f->budget / WORKSPACE_SHARE && (p->block > BLOCK_LEAST || p->segments > 2)) {
         p->block = ae_max_u64(p->block / 2, BLOCK_LEAST);
         segment = ae_max_u64(segment / 2, SEGMENT_LEAST);
         if (segment == SEGMENT_LEAST && p->block == BLOCK_LEAST)
             p->segments /= 2;
-        measure(f, p, segment);
+        measure_division(f, p, segment);
     }
     if (f->budget < p->workspace + one)
         return ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)f->budget,
@@ -62,7 +62,7 @@ static int divide(aether_row_file *f, aether_error *err) {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static int check_options(const aether_row_options *o, aether_error *err) {
+static int check_row_options(const aether_row_options *o, aether_error *err) {
     uint64_t bytes, end;
     uint32_t item = aether_dtype_size(o->dtype);
     if (!item)
@@ -88,7 +88,7 @@ static int check_options(const aether_row_options *o, aether_error *err) {
     return AETHER_OK;
 }
 
-static void describe(aether_row_file *f, const aether_row_options *o) {
+static void describe_rows(aether_row_file *f, const aether_row_options *o) {
     f->offset = o->offset;
     f->num_rows = o->num_rows;
     f->row_items = o->row_items;
@@ -169,16 +169,16 @@ static int pin(aether_row_file *f, const aether_row_options *o, aether_task *tas
 int ae_row_open(const ae_io_source *source, const aether_row_options *options, aether_task *task,
                 aether_row_file **out, aether_error *err) {
     *out = NULL;
-    int rc = check_options(options, err);
+    int rc = check_row_options(options, err);
     if (rc)
         return rc;
     aether_row_file *f = calloc(1, sizeof *f);
     if (!f)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", source->name);
     atomic_init(&f->users, 1);
-    describe(f, options);
+    describe_rows(f, options);
     rc = open_io(f, source, options, err);
-    rc = rc ? rc : divide(f, err);
+    rc = rc ? rc : divide_memory(f, err);
     rc = rc ? rc : make_workspaces(f, err);
     rc = rc ? rc : pin(f, options, task, err);
     if (rc)

@@ -27,7 +27,7 @@
 /* ---- workspaces --------------------------------------------------------------------------- */
 
 /* A workspace of another process is free here: a thread of the parent had it at the fork. */
-static bool take(ae_row_workspace *w, int process) {
+static bool claim_workspace(ae_row_workspace *w, int process) {
     int owner = atomic_load_explicit(&w->owner, memory_order_relaxed);
     return owner != process && atomic_compare_exchange_strong_explicit(
                                    &w->owner, &owner, process, memory_order_acquire, memory_order_relaxed);
@@ -40,7 +40,7 @@ static ae_row_workspace *take_any(aether_row_file *f, bool *has) {
     *has = false;
     for (uint32_t i = 0; i < f->plan.workspaces; i++) {
         ae_row_workspace *w = &f->workspaces[i];
-        if (take(w, process)) {
+        if (claim_workspace(w, process)) {
             atomic_store_explicit(&w->thread, thread, memory_order_relaxed);
             return w;
         }
@@ -90,7 +90,7 @@ typedef struct id_list {
 } id_list;
 
 /* Negative ids are large. */
-static uint64_t id_at(const id_list *list, uint64_t i) {
+static uint64_t list_id_at(const id_list *list, uint64_t i) {
     return list->bytes == 4 ? ((const uint32_t *)list->data)[i] : ((const uint64_t *)list->data)[i];
 }
 
@@ -140,7 +140,7 @@ static int look_up_block(ae_row_job *j, const id_list *list, uint64_t first, uin
     for (uint64_t i = 0, m; i < n; i += m) {
         m = ae_min_u64(AT_ONCE, n - i);
         for (uint64_t k = 0; k < m; k++) {
-            rows[k] = id_at(list, first + i + k);
+            rows[k] = list_id_at(list, first + i + k);
             if (rows[k] >= j->file->num_rows)
                 return ae_row_bad_id(j->file, first + i + k, rows[k], err);
         }

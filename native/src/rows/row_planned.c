@@ -25,8 +25,8 @@ struct aether_row_plan {
 
 /* ---- planning ------------------------------------------------------------------------ */
 
-static int check_lists(const aether_row_file *f, const uint64_t *ids, const uint64_t *ends, uint64_t lists,
-                       aether_error *err) {
+static int check_planned_lists(const aether_row_file *f, const uint64_t *ids, const uint64_t *ends,
+                               uint64_t lists, aether_error *err) {
     for (uint64_t i = 1; i < lists; i++)
         if (ends[i] < ends[i - 1])
             return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, (int64_t)ends[i],
@@ -61,7 +61,7 @@ static int sort_frames(const aether_row_plan *p, uint64_t n, uint64_t *memory, a
     return AETHER_OK;
 }
 
-static int decide(aether_row_plan *p, uint64_t n, aether_error *err) {
+static int decide_steps(aether_row_plan *p, uint64_t n, aether_error *err) {
     ae_cache_wishes w;
     uint64_t *memory = malloc((2 * n + 1) * sizeof *memory);
     if (!memory)
@@ -72,7 +72,7 @@ static int decide(aether_row_plan *p, uint64_t n, aether_error *err) {
     return rc;
 }
 
-static int make(aether_row_plan *p, const uint64_t *ends, aether_error *err) {
+static int make_row_plan(aether_row_plan *p, const uint64_t *ends, aether_error *err) {
     uint64_t n = p->num_lists ? ends[p->num_lists - 1] : 0;
     p->ends = malloc((p->num_lists + 1) * sizeof *p->ends);
     p->steps = malloc((n + 1) * sizeof *p->steps);
@@ -80,7 +80,7 @@ static int make(aether_row_plan *p, const uint64_t *ends, aether_error *err) {
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory planning %" PRIu64 " rows", n);
     memcpy(p->ends, ends, p->num_lists * sizeof *p->ends);
     int rc = ae_cache_loan_begin(p->file->cache, &p->loan, err);
-    return rc ? rc : decide(p, n, err);
+    return rc ? rc : decide_steps(p, n, err);
 }
 
 int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64_t *ends, uint64_t num_lists,
@@ -88,7 +88,7 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
     *out = NULL;
     if (num_lists && (!ends || (ends[num_lists - 1] && !ids)))
         return ae_error_set(err, AETHER_E_INVALID, "ids and ends are needed");
-    int rc = check_lists(f, ids, ends, num_lists, err);
+    int rc = check_planned_lists(f, ids, ends, num_lists, err);
     if (rc)
         return rc;
     aether_row_plan *p = calloc(1, sizeof *p);
@@ -98,7 +98,7 @@ int aether_row_plan_create(aether_row_file *f, const uint64_t *ids, const uint64
     atomic_fetch_add(&f->users, 1);
     p->ids = ids;
     p->num_lists = num_lists;
-    rc = make(p, ends, err);
+    rc = make_row_plan(p, ends, err);
     if (rc)
         aether_row_plan_destroy(p);
     else

@@ -65,7 +65,7 @@ uint64_t *ae_row_workspace_wanted(const ae_row_workspace *w) {
     return (uint64_t *)(void *)w->memory;
 }
 
-static void lay_out(flow *w) {
+static void lay_out_segments(flow *w) {
     const aether_row_file *f = w->job->file;
     uint64_t size = segment_bytes(f->plan.segment, f->frame_bytes);
     uint8_t *at = w->job->workspace->memory + wanted_bytes(f->plan.block);
@@ -83,7 +83,7 @@ static uint64_t item_of(const ae_row_job *j, uint64_t i) {
     return j->wanted[i] >> AE_ROW_PLACE;
 }
 
-static uint64_t place_of(const ae_row_job *j, uint64_t i) {
+static uint64_t wanted_place(const ae_row_job *j, uint64_t i) {
     return j->wanted[i] & ((1u << AE_ROW_PLACE) - 1);
 }
 
@@ -111,7 +111,7 @@ static ae_io_range range_of(const aether_row_file *f, const run *r) {
 }
 
 /* Return the longest run from wanted[first] on that fits a segment. */
-static run cut(const ae_row_job *j, uint64_t first) {
+static run cut_run(const ae_row_job *j, uint64_t first) {
     const aether_row_file *f = j->file;
     uint64_t frame = frame_of(j, first);
     run r = {frame_begin(f, frame), frame_end(f, frame), first + 1};
@@ -133,7 +133,7 @@ static bool is_straight(const ae_row_job *j, uint64_t first, const run *r) {
     const aether_io *io = j->file->io;
     if (j->convert || j->group != 1 || r->end - r->begin != (r->last - first) * j->item_bytes)
         return false;
-    uint8_t *target = j->out + place_of(j, first) * j->out_bytes;
+    uint8_t *target = j->out + wanted_place(j, first) * j->out_bytes;
     if (!ae_io_is_aligned(r->begin, io->alignment) || !ae_io_is_aligned(r->end, io->alignment) ||
         !ae_io_is_aligned((uintptr_t)target, io->memory_alignment))
         return false;
@@ -146,10 +146,10 @@ static bool is_straight(const ae_row_job *j, uint64_t first, const run *r) {
 /* Add a run; false: no room. */
 static bool add_run(flow *w, segment *s) {
     ae_row_job *j = w->job;
-    run r = cut(j, w->next);
+    run r = cut_run(j, w->next);
     aether_io_request *q = &s->requests[s->batch.num_requests];
     if (is_straight(j, w->next, &r)) {
-        *q = (aether_io_request){r.begin, r.end - r.begin, j->out + place_of(j, w->next) * j->out_bytes};
+        *q = (aether_io_request){r.begin, r.end - r.begin, j->out + wanted_place(j, w->next) * j->out_bytes};
         atomic_fetch_add_explicit(&j->file->stats.direct, r.last - w->next, memory_order_relaxed);
     } else {
         ae_io_range range = range_of(j->file, &r);
@@ -163,14 +163,14 @@ static bool add_run(flow *w, segment *s) {
     return true;
 }
 
-static void fail(flow *w, int rc, const aether_error *error) {
+static void fail_flow(flow *w, int rc, const aether_error *error) {
     if (w->rc && w->error.position <= error->position)
         return;
     w->rc = rc;
     w->error = *error;
 }
 
-static void begin(flow *w, segment *s) {
+static void begin_segment_read(flow *w, segment *s) {
     ae_row_job *j = w->job;
     aether_error error;
     if (w->next == j->num_wanted || w->rc)
@@ -182,7 +182,7 @@ static void begin(flow *w, segment *s) {
         ;
     int rc = ae_io_submit(w->queue, &s->batch, &error);
     if (rc) {
-        fail(w, rc, &error);
+        fail_flow(w, rc, &error);
         return;
     }
     atomic_fetch_add_explicit(&j->file->stats.reads, s->batch.num_requests, memory_order_relaxed);
@@ -198,7 +198,7 @@ typedef struct puts {
     uint64_t n;
 } puts;
 
-static void put_all(ae_row_job *j, puts *p) {
+static void put_frames(ae_row_job *j, puts *p) {
     if (j->loan)
         ae_cache_loan_put(j->loan, p->keys, p->into, p->frames, p->n, j->time);
     else if (j->keep)
@@ -207,19 +207,19 @@ static void put_all(ae_row_job *j, puts *p) {
 }
 
 /* Count a frame that was read, and queue it for the cache or the loan. */
-static void note(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint64_t place) {
+static void note_frame(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint64_t place) {
     atomic_fetch_add_explicit(&j->file->stats.frames, 1, memory_order_relaxed);
     if (j->loan && j->steps[place].what != AE_STEP_KEPT)
         return;
     if (p->n == PUT_AT_ONCE)
-        put_all(j, p);
+        put_frames(j, p);
     p->into[p->n] = j->loan ? j->steps[place].value : 0;
     p->keys[p->n] = frame;
     p->frames[p->n++] = data;
 }
 
 static void give(const ae_row_job *j, uint64_t i, const uint8_t *data) {
-    uint8_t *out = j->out + place_of(j, i) * j->out_bytes;
+    uint8_t *out = j->out + wanted_place(j, i) * j->out_bytes;
     if (out == data)
         return; /* read straight into out */
     if (j->convert)
@@ -234,7 +234,7 @@ static void deliver_run(ae_row_job *j, const aether_io_request *q, uint64_t firs
         frame = frame_of(j, i);
         const uint8_t *data = (const uint8_t *)q->buffer + (frame_begin(f, frame) - q->offset);
         if (i == first || frame_of(j, i - 1) != frame)
-            note(j, p, frame, data, place_of(j, i));
+            note_frame(j, p, frame, data, wanted_place(j, i));
         give(j, i, data + item_of(j, i) % j->group * j->item_bytes);
     }
 }
@@ -243,7 +243,7 @@ static void deliver(flow *w, segment *s) {
     puts p = {.n = 0};
     for (uint64_t i = 0; i < s->batch.num_requests; i++)
         deliver_run(w->job, &s->requests[i], s->firsts[i], s->firsts[i + 1], &p);
-    put_all(w->job, &p);
+    put_frames(w->job, &p);
     ae_task_add(w->job->task, s->firsts[s->batch.num_requests] - s->firsts[0]);
 }
 
@@ -264,19 +264,19 @@ int ae_row_read(ae_row_job *job, aether_error *err) {
     int rc = ae_io_take_queue(job->file->io, &w.queue, err);
     if (rc)
         return rc;
-    lay_out(&w);
+    lay_out_segments(&w);
     check_cancel(&w);
     for (uint32_t i = 0; i < job->file->plan.segments; i++)
-        begin(&w, &w.segments[i]);
+        begin_segment_read(&w, &w.segments[i]);
     for (ae_io_batch *batch; w.in_flight && (batch = ae_io_reap(w.queue, true));) {
         segment *s = batch->user;
         w.in_flight--;
         if (batch->rc)
-            fail(&w, batch->rc, &batch->error);
+            fail_flow(&w, batch->rc, &batch->error);
         else if (!w.rc)
             deliver(&w, s);
         check_cancel(&w);
-        begin(&w, s);
+        begin_segment_read(&w, s);
     }
     ae_io_give_back_queue(w.queue);
     if (w.rc && err)

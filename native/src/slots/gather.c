@@ -1,6 +1,6 @@
 /*
  * Reading rows. A chunk of ids is turned into slots block by block; while one row is copied those that
- * follow come into the cache. Most rows take one try; what becomes of the others is in read_slot().
+ * follow come into the cache. Most rows take one try; what becomes of the others is in read_row_slot().
  *
  *   seq    0       never written: `missing` decides
  *          odd     in work: again, while a living writer has the row and for some seconds at most; else it
@@ -176,7 +176,7 @@ static __attribute__((noinline)) int read_patiently(const gather *g, uint64_t ro
     return found;
 }
 
-static inline int read_slot(const gather *g, uint64_t row, uint8_t *out) {
+static inline int read_row_slot(const gather *g, uint64_t row, uint8_t *out) {
     const ae_slot *slot = ae_table_slot(g->t, row);
     int found;
     return try_slot(g, row, slot, out, &found) ? found : read_patiently(g, row, slot, out);
@@ -201,7 +201,7 @@ static void fill_missing(const gather *g, uint8_t *out) {
 }
 
 static int read_converted(const gather *g, uint64_t row, uint8_t *scratch, uint8_t *out) {
-    const int found = read_slot(g, row, scratch);
+    const int found = read_row_slot(g, row, scratch);
     if (found == READ && g->t->info.flags & AETHER_TABLE_SCALED)
         ae_slot_scale(scratch, g->t->info.row_items, out);
     else if (found == READ)
@@ -211,7 +211,7 @@ static int read_converted(const gather *g, uint64_t row, uint8_t *scratch, uint8
 
 /* ---- chunks of ids ------------------------------------------------------------------------- */
 
-static bool go_on(gather *g, uint64_t n) {
+static bool go_on_reading_slots(gather *g, uint64_t n) {
     ae_task_add(g->task, n);
     if (ae_task_cancelled(g->task))
         atomic_store_explicit(&g->cancelled, 1, memory_order_relaxed);
@@ -225,11 +225,11 @@ static __attribute__((noinline)) void read_any(gather *g, uint64_t i, uint64_t r
         ae_lower(&g->bad[READ], i);
         return;
     }
-    const int found = scratch ? read_converted(g, row, scratch, out) : read_slot(g, row, out);
+    const int found = scratch ? read_converted(g, row, scratch, out) : read_row_slot(g, row, out);
     if (found == MISSING && g->missing != AETHER_MISSING_ERROR)
         fill_missing(g, out);
     else if (found == LEFT)
-        go_on(g, 0);
+        go_on_reading_slots(g, 0);
     else if (found != READ)
         ae_lower(&g->bad[found], i);
 }
@@ -268,7 +268,7 @@ static void compare_sums(gather *g, copies *c) {
 /* Ids are read once each, so that one who changes them meanwhile gets other rows, but no others' memory.
  * All that the loop needs is in variables: the compiler takes it that stores to `out` could change the rest.
  */
-static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void gather_slot_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     gather *g = ctx;
     const uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
     const uint64_t num_rows = g->t->info.num_rows, stride = g->t->info.stride, ahead = g->ahead;
@@ -279,7 +279,7 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     const bool checked = g->checked;
     copies c = {.n = 0};
     uint8_t *out = g->out + begin * out_bytes;
-    if (!go_on(g, end - begin))
+    if (!go_on_reading_slots(g, end - begin))
         return;
     for (uint64_t i = begin; i < end + ahead; i++) {
         const uint64_t next = i < end ? (uint64_t)ids[i] : 0;
@@ -304,7 +304,7 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     compare_sums(g, &c);
 }
 
-static int report(const gather *g, aether_error *err) {
+static int report_bad_slot(const gather *g, aether_error *err) {
     for (int found = READ; found <= DAMAGED; found++) {
         const uint64_t at = atomic_load(&g->bad[found]);
         if (at == NONE)
@@ -314,7 +314,7 @@ static int report(const gather *g, aether_error *err) {
     return AETHER_OK;
 }
 
-static int run(gather *g, aether_error *err) {
+static int run_slot_gathering(gather *g, aether_error *err) {
     const uint64_t row_work = ae_max_u64(g->t->info.stride, g->out_bytes);
     const uint64_t most = ae_pool_threads(0);
     const uint32_t threads =
@@ -329,15 +329,16 @@ static int run(gather *g, aether_error *err) {
     for (int found = READ; found <= DAMAGED; found++)
         atomic_init(&g->bad[found], NONE);
     ae_task_begin(g->task, g->n);
-    ae_pool_run(gather_chunk, g, (g->n - 1) / g->chunk_ids + 1, threads);
+    ae_pool_run(gather_slot_chunk, g, (g->n - 1) / g->chunk_ids + 1, threads);
     free(g->scratch);
     if (atomic_load(&g->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "gathering was cancelled");
     const int rc = aether_table_check(g->t, err); /* zeros of a file that was cut look like missing rows */
-    return rc ? rc : report(g, err);
+    return rc ? rc : report_bad_slot(g, err);
 }
 
-static int check(gather *g, const aether_table_gather_options *o, uint64_t out_size, aether_error *err) {
+static int check_gathering(gather *g, const aether_table_gather_options *o, uint64_t out_size,
+                           aether_error *err) {
     const aether_table_info *info = &g->t->info;
     const uint32_t dtype = info->flags & AETHER_TABLE_SCALED ? AETHER_F32 : info->dtype;
     g->out_dtype = o && o->dtype ? o->dtype : dtype;
@@ -364,14 +365,14 @@ static int check(gather *g, const aether_table_gather_options *o, uint64_t out_s
 int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, void *out, uint64_t out_size,
                         const aether_table_gather_options *options, aether_task *task, aether_error *err) {
     gather g = {.t = t, .ids = ids, .n = n, .out = out, .task = task};
-    const int rc = check(&g, options, out_size, err);
-    return rc || !n ? rc : run(&g, err);
+    const int rc = check_gathering(&g, options, out_size, err);
+    return rc || !n ? rc : run_slot_gathering(&g, err);
 }
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
 /* Set *version to that of a row, -1 if it was never written; return what the row was found to be. */
-static int version_of(const aether_table *t, uint64_t row, aether_task *task, int64_t *version) {
+static int read_version(const aether_table *t, uint64_t row, aether_task *task, int64_t *version) {
     const ae_slot *slot = ae_table_slot(t, row);
     wait w = {0};
     int found;
@@ -402,7 +403,7 @@ int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n,
             ae_task_add(task, ae_min_u64(AE_TASK_ITEMS, n - i));
             rc = ae_task_check(task, "reading versions", err);
         }
-        const int found = rc ? READ : version_of(t, row, task, &versions[i]);
+        const int found = rc ? READ : read_version(t, row, task, &versions[i]);
         if (found == LEFT)
             rc = ae_task_check(task, "reading versions", err);
         else if (found != READ)

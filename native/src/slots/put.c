@@ -44,7 +44,7 @@ static void store_data(ae_slot *slot, const uint8_t *data, uint64_t row_bytes) {
 
 /* Return the version that a row gets. A time never goes back, whatever the clock does, and a count stays at
  * the largest number: readers take versions for signed ones. */
-static uint64_t version_of(const put *p, uint64_t i, uint64_t before) {
+static uint64_t next_version(const put *p, uint64_t i, uint64_t before) {
     if (p->versions)
         return (uint64_t)p->versions[i];
     return p->now ? ae_max_u64(p->now, before) : ae_min_u64(before + 1, INT64_MAX);
@@ -57,7 +57,7 @@ static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, u
     ae_slot *slot = ae_table_slot_writable(p->t, row);
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed);
     const uint64_t before = seq % 2 ? 0 : atomic_load_explicit(&slot->version, memory_order_relaxed);
-    const uint64_t version = version_of(p, i, before);
+    const uint64_t version = next_version(p, i, before);
     if (version < before)
         return false;
     const uint32_t odd = seq | 1, even = odd + 1 ? odd + 1 : 2;
@@ -76,7 +76,7 @@ static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, u
 
 /* ---- many ------------------------------------------------------------------------------ */
 
-static inline __attribute__((always_inline)) void prefetch(const put *p, uint64_t i) {
+static inline __attribute__((always_inline)) void prefetch_slot(const put *p, uint64_t i) {
     if (i < p->n)
         ae_slot_prefetch(ae_table_slot_writable(p->t, (uint64_t)p->ids[i]), p->t->info.stride, true);
 }
@@ -97,7 +97,7 @@ static int write_group(put *p, uint64_t begin, uint32_t count, aether_task *task
     const uint8_t *data[AE_SLOT_SUMS];
     uint32_t sums[AE_SLOT_SUMS];
     for (uint32_t k = 0; k < count; k++) {
-        prefetch(p, begin + k + AHEAD);
+        prefetch_slot(p, begin + k + AHEAD);
         rows[k] = (uint64_t)p->ids[begin + k];
         data[k] = p->rows + (begin + k) * p->t->info.row_bytes;
     }
@@ -122,7 +122,7 @@ static int write_group(put *p, uint64_t begin, uint32_t count, aether_task *task
 static int write_all(put *p, aether_task *task, aether_error *err) {
     ae_task_begin(task, p->n);
     for (uint64_t i = 0; i < AHEAD; i++)
-        prefetch(p, i);
+        prefetch_slot(p, i);
     for (uint64_t i = 0; i < p->n; i += AE_SLOT_SUMS) {
         const uint32_t count = (uint32_t)ae_min_u64(AE_SLOT_SUMS, p->n - i);
         const int rc = write_group(p, i, count, task, err);
@@ -147,7 +147,7 @@ static uint64_t ticks_now(uint64_t tick) {
     return ae_max_u64(((uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec) / tick, 1);
 }
 
-static int check(const put *p, uint64_t size, aether_error *err) {
+static int check_put(const put *p, uint64_t size, aether_error *err) {
     uint64_t needed;
     if (!p->t->writable)
         return ae_error_set(err, AETHER_E_INVALID, "'%s' is open for reading only: open it for writing",
@@ -169,7 +169,7 @@ int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void
                      const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err) {
     put p = {.t = t, .ids = ids, .rows = rows, .versions = versions, .n = n};
     *written = 0;
-    int rc = check(&p, size, err);
+    int rc = check_put(&p, size, err);
     if (rc || !n)
         return rc;
     rc = ae_table_check_stores(t, ids, 0, err);

@@ -21,7 +21,7 @@ bool ae_shard_wait(uint32_t tries) {
     return tries % AE_SHARD_YIELDS == 0;
 }
 
-static bool take(ae_shard *shard, uint64_t from) {
+static bool take_shard(ae_shard *shard, uint64_t from) {
     return atomic_compare_exchange_strong_explicit(&shard->owner, &from, ae_process_self(),
                                                    memory_order_acquire, memory_order_relaxed);
 }
@@ -35,13 +35,13 @@ time_t ae_shard_now(void) {
 int ae_shard_lock(ae_shard *shard, aether_task *task) {
     uint64_t last = 0;
     time_t until = 0;
-    for (uint32_t tries = 0; !take(shard, 0); tries++) {
+    for (uint32_t tries = 0; !take_shard(shard, 0); tries++) {
         if (!ae_shard_wait(tries))
             continue;
         if (ae_task_cancelled(task))
             return AETHER_E_CANCELLED;
         const uint64_t owner = atomic_load_explicit(&shard->owner, memory_order_relaxed);
-        if (owner && !ae_process_alive(owner) && take(shard, owner))
+        if (owner && !ae_process_alive(owner) && take_shard(shard, owner))
             break;
         const time_t now = ae_shard_now();
         if (!owner || owner != last)

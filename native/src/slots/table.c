@@ -24,7 +24,7 @@
 /* ---- what is written in the header --------------------------------------------- */
 
 /* Complete a description: row_items, row_bytes, stride and the size of the whole. */
-static int measure(aether_table_info *info, uint64_t *size, aether_error *err) {
+static int measure_table(aether_table_info *info, uint64_t *size, aether_error *err) {
     const uint32_t bytes = aether_dtype_size(info->dtype);
     const bool scaled = (info->flags & AETHER_TABLE_SCALED) != 0;
     if (!bytes)
@@ -55,11 +55,11 @@ static int measure(aether_table_info *info, uint64_t *size, aether_error *err) {
     return AETHER_OK;
 }
 
-static uint32_t checksum(const ae_table_header *h) {
+static uint32_t header_checksum(const ae_table_header *h) {
     return ae_crc32c(0, h, AE_TABLE_CHECKED);
 }
 
-static void describe(const aether_table_info *info, ae_table_header *h) {
+static void describe_table(const aether_table_info *info, ae_table_header *h) {
     *h = (ae_table_header){
         .magic = AE_TABLE_MAGIC,
         .byte_order = AE_TABLE_BYTE_ORDER,
@@ -74,12 +74,12 @@ static void describe(const aether_table_info *info, ae_table_header *h) {
     };
     memcpy(h->shape, info->shape, sizeof h->shape);
     memcpy(h->generation, info->generation, sizeof h->generation);
-    h->checksum = checksum(h);
+    h->checksum = header_checksum(h);
 }
 
 /* Check a header and the size of what it is in. */
-static int examine(const ae_table_header *h, uint64_t file_size, const char *name, aether_table_info *info,
-                   aether_error *err) {
+static int examine_header(const ae_table_header *h, uint64_t file_size, const char *name,
+                          aether_table_info *info, aether_error *err) {
     uint64_t size;
     aether_error why;
     if (memcmp(h->magic, AE_TABLE_MAGIC, sizeof h->magic) != 0)
@@ -94,7 +94,7 @@ static int examine(const ae_table_header *h, uint64_t file_size, const char *nam
         return ae_error_set(err, AETHER_E_VERSION,
                             "'%s' is a table of live rows of version %u, this library reads version %u", name,
                             h->version, AE_TABLE_VERSION);
-    if (h->checksum != checksum(h))
+    if (h->checksum != header_checksum(h))
         return ae_error_at(err, AETHER_E_CORRUPT, AE_TABLE_CHECKED, h->checksum,
                            "'%s': the header of the table does not fit its checksum", name);
     *info = (aether_table_info){
@@ -106,7 +106,7 @@ static int examine(const ae_table_header *h, uint64_t file_size, const char *nam
     };
     memcpy(info->shape, h->shape, sizeof h->shape);
     memcpy(info->generation, h->generation, sizeof h->generation);
-    if (measure(info, &size, &why) || info->row_bytes != h->row_bytes || info->stride != h->stride)
+    if (measure_table(info, &size, &why) || info->row_bytes != h->row_bytes || info->stride != h->stride)
         return ae_error_set(err, AETHER_E_CORRUPT, "'%s': the header of the table contradicts itself", name);
     if (file_size < size)
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)file_size, (int64_t)size,
@@ -121,7 +121,7 @@ static int examine(const ae_table_header *h, uint64_t file_size, const char *nam
 
 /* ---- mapping --------------------------------------------------------------------- */
 
-static aether_table *allocate(const char *name, aether_error *err) {
+static aether_table *allocate_table(const char *name, aether_error *err) {
     aether_table *t = calloc(1, sizeof *t);
     char *copy = strdup(name);
     if (!t || !copy) {
@@ -201,15 +201,15 @@ static int use(aether_table *t, int fd, bool writable, aether_error *err) {
         return ae_error_at(err, AETHER_E_FORMAT, got, (int64_t)sizeof h,
                            "'%s' is no table of live rows: it has %zd bytes, fewer than a header", t->name,
                            got);
-    const int rc = examine(&h, (uint64_t)status.st_size, t->name, &t->info, err);
+    const int rc = examine_header(&h, (uint64_t)status.st_size, t->name, &t->info, err);
     if (rc)
         return rc;
     return sealed ? map_memory(t, fd, writable, err)
                   : map_file(t, fd, (uint64_t)status.st_size, writable, err);
 }
 
-static int make(int fd, const char *name, bool writable, aether_table **out, aether_error *err) {
-    aether_table *t = allocate(name, err);
+static int make_live_table(int fd, const char *name, bool writable, aether_table **out, aether_error *err) {
+    aether_table *t = allocate_table(name, err);
     if (!t)
         return AETHER_E_NO_MEMORY;
     const int rc = use(t, fd, writable, err);
@@ -243,13 +243,13 @@ int aether_table_open(const char *path, uint32_t writable, aether_table **out, a
             *err = why;
         return why.code;
     }
-    const int rc = make(fd, path, writable != 0, out, err);
+    const int rc = make_live_table(fd, path, writable != 0, out, err);
     close(fd);
     return rc;
 }
 
 /* Return what messages call the table behind a descriptor; `path` is room for a file's. */
-static const char *name_of(int fd, char *path, size_t size) {
+static const char *name_of_descriptor(int fd, char *path, size_t size) {
     char link[32];
     if (is_sealed(fd))
         return IN_MEMORY;
@@ -270,7 +270,7 @@ int aether_table_attach(int32_t fd, uint32_t writable, aether_table **out, aethe
     if (writable && (access & O_ACCMODE) != O_RDWR)
         return ae_error_at(err, AETHER_E_INVALID, 0, fd,
                            "descriptor %d is open for reading only: attach it so", fd);
-    return make(fd, name_of(fd, path, sizeof path), writable != 0, out, err);
+    return make_live_table(fd, name_of_descriptor(fd, path, sizeof path), writable != 0, out, err);
 }
 
 /* ---- creating -------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ static int create_file(const char *path, const ae_table_header *h, uint64_t size
     }
     int rc = fill_file(fd, h, size, path, err);
     if (!rc)
-        rc = make(fd, path, true, out, err);
+        rc = make_live_table(fd, path, true, out, err);
     if (rc)
         unlink(path);
     close(fd);
@@ -311,7 +311,7 @@ static int create_memory(const ae_table_header *h, uint64_t size, aether_table *
     if (ftruncate(memory.fd, (off_t)size) != 0)
         rc = ae_error_os(err, errno, "cannot reserve %" PRIu64 " bytes of shared memory", size);
     rc = rc ? rc : ae_shared_seal(&memory, true, err);
-    rc = rc ? rc : make(memory.fd, IN_MEMORY, true, out, err);
+    rc = rc ? rc : make_live_table(memory.fd, IN_MEMORY, true, out, err);
     ae_shared_close(&memory);
     return rc;
 }
@@ -324,12 +324,12 @@ int aether_table_create(const char *path, const aether_table_info *info, aether_
     aether_table_info whole = *info;
     ae_table_header h;
     uint64_t size;
-    const int rc = measure(&whole, &size, err);
+    const int rc = measure_table(&whole, &size, err);
     if (rc)
         return rc;
     if (getrandom(whole.generation, sizeof whole.generation, 0) != (ssize_t)sizeof whole.generation)
         return ae_error_os(err, errno, "the system gives no random numbers");
-    describe(&whole, &h);
+    describe_table(&whole, &h);
     return path ? create_file(path, &h, size, out, err) : create_memory(&h, size, out, err);
 }
 

@@ -52,8 +52,8 @@ static void end_group(take *t, group *g) {
     g->n = 0;
 }
 
-static int check(const aether_table_info *info, uint64_t n, uint64_t stride, uint64_t out_bytes,
-                 uint64_t out_size, aether_error *err) {
+static int check_slots(const aether_table_info *info, uint64_t n, uint64_t stride, uint64_t out_bytes,
+                       uint64_t out_size, aether_error *err) {
     uint64_t needed, items = 1;
     const uint64_t factor = info->flags & AETHER_TABLE_SCALED ? sizeof(float) : 0;
     bool over = info->num_dims > AETHER_TABLE_DIMS;
@@ -82,7 +82,7 @@ int aether_slots_take(const aether_table_info *info, const aether_slots *slots, 
     if (!info || (s->n && (!s->ids || !s->slots || !s->out || !s->whole)))
         return ae_error_set(err, AETHER_E_INVALID, "info, ids, slots, out and whole are needed");
     t.out_bytes = info->flags & AETHER_TABLE_SCALED ? info->row_items * sizeof(float) : info->row_bytes;
-    rc = check(info, s->n, s->stride, t.out_bytes, s->out_size, err);
+    rc = check_slots(info, s->n, s->stride, t.out_bytes, s->out_size, err);
     if (rc)
         return rc;
     memset(s->whole, 0, s->n);
