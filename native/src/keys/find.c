@@ -24,7 +24,7 @@ static uint64_t bucket_of(const aether_key_map *map, uint64_t hash) {
     return map->bits ? hash >> (64 - map->bits) : 0;
 }
 
-static int id_at(const aether_key_map *map, uint64_t place, int64_t *out, aether_error *err) {
+static int map_id_at(const aether_key_map *map, uint64_t place, int64_t *out, aether_error *err) {
     uint64_t id;
     if (map->id_bytes == 4)
         id = ((const uint32_t *)map->ids)[place];
@@ -75,7 +75,7 @@ static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end,
         if (!ae_key_at(&map->keys, place, &found))
             return bad_offsets(place, err);
         if (ae_key_equal(found, wanted))
-            return id_at(map, place, &f->ids[query], err);
+            return map_id_at(map, place, &f->ids[query], err);
         if (!map->by_bytes)
             continue;
         if (is_last || place + 1 == end || map->hashes[place + 1] != hash)

@@ -34,7 +34,7 @@ typedef struct {
     ae_failure failure;
 } hashing;
 
-static void hash_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void hash_key_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     hashing *h = ctx;
     (void)worker;
     uint64_t end = ae_min_u64((chunk + 1) * CHUNK, h->keys->n);
@@ -54,7 +54,7 @@ int aether_keys_hash(const aether_keys *keys, uint64_t *hashes, aether_error *er
     if (rc)
         return rc;
     hashing h = {.keys = keys, .hashes = hashes};
-    ae_pool_run(hash_chunk, &h, (keys->n + CHUNK - 1) / CHUNK, keys->n <= CHUNK ? 1 : 0);
+    ae_pool_run(hash_key_chunk, &h, (keys->n + CHUNK - 1) / CHUNK, keys->n <= CHUNK ? 1 : 0);
     return ae_failure_take(&h.failure, err);
 }
 
@@ -82,7 +82,7 @@ static void sift(const aether_keys *keys, uint64_t *heap, uint64_t n, uint64_t a
 }
 
 /* Heapsort: needs no memory, and no input makes it slow. */
-static void sort(const aether_keys *keys, uint64_t *order, uint64_t n) {
+static void sort_keys(const aether_keys *keys, uint64_t *order, uint64_t n) {
     for (uint64_t at = n / 2; at-- > 0;)
         sift(keys, order, n, at);
     for (uint64_t end = n; end-- > 1;) {
@@ -116,7 +116,7 @@ int aether_keys_order(const aether_keys *keys, const uint64_t *hashes, uint64_t 
             sorted = sorted && (i == begin || is_before(keys, order[i - 1], order[i]));
         }
         if (!sorted)
-            sort(keys, order + begin, end - begin);
+            sort_keys(keys, order + begin, end - begin);
     }
     return AETHER_OK;
 }
@@ -168,7 +168,7 @@ static int gather_some(gathering *g, uint64_t begin, uint64_t end, aether_error 
     return AETHER_OK;
 }
 
-static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void gather_key_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     gathering *g = ctx;
     (void)worker;
     aether_error error;
@@ -186,6 +186,6 @@ int aether_keys_gather(const aether_keys *keys, const uint64_t *places, uint64_t
         return ae_error_set(err, AETHER_E_INVALID, "offsets go with keys of any length only");
     gathering g = {
         .keys = keys, .places = places, .out_offsets = out_offsets, .out = out, .n = n, .size = size};
-    ae_pool_run(gather_chunk, &g, (n + CHUNK - 1) / CHUNK, n <= CHUNK ? 1 : 0);
+    ae_pool_run(gather_key_chunk, &g, (n + CHUNK - 1) / CHUNK, n <= CHUNK ? 1 : 0);
     return ae_failure_take(&g.failure, err);
 }

@@ -24,7 +24,7 @@ typedef struct search {
     uint32_t *order;
 } search;
 
-static void find(search *s, uint32_t node) {
+static void find_node(search *s, uint32_t node) {
     const uint64_t bit = UINT64_C(1) << node % 64;
     if (s->seen[node / 64] & bit)
         return;
@@ -36,16 +36,16 @@ static int find_neighbors(search *s, uint32_t node, aether_error *err) {
     for (uint64_t i = s->places[node]; i < s->places[node + UINT64_C(1)]; i++) {
         if (s->neighbors[i] >= s->n)
             return ae_order_bad_entry(i, s->neighbors[i], s->n, err);
-        find(s, s->neighbors[i]);
+        find_node(s, s->neighbors[i]);
     }
     return AETHER_OK;
 }
 
-static int run(search *s, aether_task *task, aether_error *err) {
+static int run_bfs(search *s, aether_task *task, aether_error *err) {
     uint64_t done = 0;
     ae_task_begin(task, s->n);
     for (uint64_t start = 0; start < s->n; start++) {
-        find(s, (uint32_t)start);
+        find_node(s, (uint32_t)start);
         for (; done < s->found; done++) {
             int rc = done % CHECK_NODES ? AETHER_OK : ae_task_check(task, "ordering nodes", err);
             if (!rc)
@@ -74,7 +74,7 @@ int aether_order_bfs(const uint64_t *places, const uint32_t *neighbors, uint64_t
     s.seen = calloc(n / 64 + 1, sizeof *s.seen);
     if (!s.seen)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "cannot allocate a bit for each node");
-    rc = run(&s, task, err);
+    rc = run_bfs(&s, task, err);
     free(s.seen);
     return rc;
 }

@@ -56,7 +56,7 @@ static int add_head(gorder *g, uint32_t score, aether_error *err) {
     return AETHER_OK;
 }
 
-static void put(gorder *g, uint32_t node, uint32_t score) {
+static void link_node(gorder *g, uint32_t node, uint32_t score) {
     const uint32_t head = heads_of(g)[score];
     g->scores[node] = score;
     g->next[node] = head;
@@ -67,7 +67,7 @@ static void put(gorder *g, uint32_t node, uint32_t score) {
     g->top = score > g->top ? score : g->top;
 }
 
-static void take(gorder *g, uint32_t node) {
+static void unlink_node(gorder *g, uint32_t node) {
     const uint32_t next = g->next[node], before = g->before[node];
     if (next != NONE)
         g->before[next] = before;
@@ -77,15 +77,15 @@ static void take(gorder *g, uint32_t node) {
         heads_of(g)[g->scores[node]] = next;
 }
 
-static int step(gorder *g, uint32_t node, bool up, aether_error *err) {
+static int step_score(gorder *g, uint32_t node, bool up, aether_error *err) {
     const uint32_t score = g->scores[node];
     if (score == PLACED || (up && score + 1 == PLACED))
         return AETHER_OK;
     const int rc = up ? add_head(g, score + 1, err) : AETHER_OK;
     if (rc)
         return rc;
-    take(g, node);
-    put(g, node, up ? score + 1 : score - 1);
+    unlink_node(g, node);
+    link_node(g, node, up ? score + 1 : score - 1);
     return AETHER_OK;
 }
 
@@ -96,7 +96,7 @@ static int step_list(gorder *g, uint32_t node, uint32_t without, bool up, aether
         if (other >= g->n)
             return ae_order_bad_entry(i, other, g->n, err);
         if (other != without)
-            rc = step(g, other, up, err);
+            rc = step_score(g, other, up, err);
     }
     return rc;
 }
@@ -112,17 +112,17 @@ static int move_window(gorder *g, uint32_t node, bool up, aether_error *err) {
     return rc;
 }
 
-static int run(gorder *g, uint32_t window, uint32_t *order, aether_task *task, aether_error *err) {
+static int run_gorder(gorder *g, uint32_t window, uint32_t *order, aether_task *task, aether_error *err) {
     int rc = add_head(g, 0, err);
     for (uint64_t i = 0; !rc && i < g->n; i++)
-        put(g, (uint32_t)i, 0);
+        link_node(g, (uint32_t)i, 0);
     ae_task_begin(task, g->n);
     for (uint64_t i = 0; !rc && i < g->n; i++) {
         rc = i % CHECK_NODES ? AETHER_OK : ae_task_check(task, "ordering nodes", err);
         while (heads_of(g)[g->top] == NONE)
             g->top--;
         const uint32_t node = heads_of(g)[g->top];
-        take(g, node);
+        unlink_node(g, node);
         g->scores[node] = PLACED;
         order[i] = node;
         if (!rc && i >= window)
@@ -152,7 +152,7 @@ int aether_order_gorder(const uint64_t *places, const uint32_t *neighbors, uint6
         return AETHER_E_NO_MEMORY;
     g.next = g.scores + n;
     g.before = g.next + n;
-    rc = run(&g, window, order, task, err);
+    rc = run_gorder(&g, window, order, task, err);
     aether_buffer_free(g.scores, bytes);
     ae_scratch_free(&g.heads);
     return rc;

@@ -9,13 +9,13 @@
 #include "order/rabbit.h"
 #include "os/write.h"
 
-static uint64_t bytes_of(uint64_t n) {
+static uint64_t kept_bytes(uint64_t n) {
     return sizeof(ae_kept) + n * sizeof(ae_merged_edge);
 }
 
 static int put_in_file(ae_kept_edges *k, uint32_t node, const ae_merged_edge *edges, uint64_t n,
                        aether_error *err) {
-    const uint64_t place = atomic_fetch_add(&k->file_end, bytes_of(n));
+    const uint64_t place = atomic_fetch_add(&k->file_end, kept_bytes(n));
     uint64_t at = place;
     int failed = ae_os_write_all(k->file, &n, sizeof n, &at);
     if (!failed)
@@ -28,7 +28,7 @@ static int put_in_file(ae_kept_edges *k, uint32_t node, const ae_merged_edge *ed
 
 int ae_kept_edges_put(ae_kept_edges *k, uint32_t node, const ae_merged_edge *edges, uint64_t n,
                       aether_error *err) {
-    const uint64_t bytes = bytes_of(n);
+    const uint64_t bytes = kept_bytes(n);
     if (k->file >= 0 && atomic_load_explicit(&k->bytes, memory_order_relaxed) + bytes > k->memory)
         return put_in_file(k, node, edges, n, err);
     ae_kept *kept = malloc(bytes);
@@ -41,7 +41,7 @@ int ae_kept_edges_put(ae_kept_edges *k, uint32_t node, const ae_merged_edge *edg
     return AETHER_OK;
 }
 
-static int read_all(int32_t file, void *out, uint64_t size, uint64_t offset, aether_error *err) {
+static int read_scratch(int32_t file, void *out, uint64_t size, uint64_t offset, aether_error *err) {
     for (uint64_t done = 0; done < size;) {
         const ssize_t got = pread(file, (uint8_t *)out + done, size - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
@@ -62,16 +62,16 @@ const ae_kept *ae_kept_edges_get(ae_kept_edges *k, uint32_t node, uint64_t num_n
     if (!(place & 1))
         return (const ae_kept *)(uintptr_t)place;
     uint64_t n;
-    int rc = read_all(k->file, &n, sizeof n, place >> 1, err);
+    int rc = read_scratch(k->file, &n, sizeof n, place >> 1, err);
     if (!rc && n > num_nodes)
         rc = ae_error_set(err, AETHER_E_CORRUPT, "the scratch file was changed");
     if (!rc)
-        rc = ae_scratch_reserve(buffer, bytes_of(n), 0, err);
+        rc = ae_scratch_reserve(buffer, kept_bytes(n), 0, err);
     if (rc)
         return NULL;
     ae_kept *kept = buffer->data;
     kept->n = n;
-    rc = read_all(k->file, kept->edges, n * sizeof *kept->edges, (place >> 1) + sizeof n, err);
+    rc = read_scratch(k->file, kept->edges, n * sizeof *kept->edges, (place >> 1) + sizeof n, err);
     for (uint64_t i = 0; !rc && i < n; i++)
         if (kept->edges[i].node >= num_nodes)
             rc = ae_error_set(err, AETHER_E_CORRUPT, "the scratch file was changed");
@@ -84,6 +84,6 @@ void ae_kept_edges_drop(ae_kept_edges *k, uint32_t node) {
     if (place == 0 || place & 1)
         return;
     ae_kept *kept = (ae_kept *)(uintptr_t)place;
-    atomic_fetch_sub_explicit(&k->bytes, bytes_of(kept->n), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&k->bytes, kept_bytes(kept->n), memory_order_relaxed);
     free(kept);
 }

@@ -61,7 +61,7 @@ static inline uint32_t child_of(uint64_t atom) {
 }
 
 /* Return the root of a node's community; paths are halved on the way. */
-static inline uint32_t root_of(rabbit *r, uint32_t node) {
+static inline uint32_t community_root(rabbit *r, uint32_t node) {
     uint32_t up = atomic_load_explicit(&r->into[node], memory_order_acquire);
     while (up != node) {
         const uint32_t above = atomic_load_explicit(&r->into[up], memory_order_acquire);
@@ -85,7 +85,7 @@ static int add_list(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_e
             __builtin_prefetch((const void *)&r->into[r->neighbors[i + AHEAD]]);
         if (to >= r->n)
             return ae_order_bad_entry(i, to, r->n, err);
-        const uint32_t other = root_of(r, to);
+        const uint32_t other = community_root(r, to);
         const int rc = other == root ? AETHER_OK : ae_merged_edges_add(&w->edges, other, 1, err);
         if (rc)
             return rc;
@@ -93,14 +93,14 @@ static int add_list(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_e
     return AETHER_OK;
 }
 
-static int add_kept(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_error *err) {
+static int add_kept_edges(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_error *err) {
     const ae_kept *kept = ae_kept_edges_get(&r->kept, node, r->n, &w->buffer, err);
     if (!kept)
         return err->code;
     for (uint64_t i = 0; i < kept->n; i++) {
         if (i + AHEAD < kept->n)
             __builtin_prefetch((const void *)&r->into[kept->edges[i + AHEAD].node]);
-        const uint32_t other = root_of(r, kept->edges[i].node);
+        const uint32_t other = community_root(r, kept->edges[i].node);
         const int rc =
             other == root ? AETHER_OK : ae_merged_edges_add(&w->edges, other, kept->edges[i].weight, err);
         if (rc)
@@ -110,11 +110,11 @@ static int add_kept(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_e
 }
 
 /* Add up the edges of a root and of what joined it. */
-static int add_up(rabbit *r, worker *w, uint32_t root, uint32_t child, aether_error *err) {
+static int add_up_edges(rabbit *r, worker *w, uint32_t root, uint32_t child, aether_error *err) {
     ae_merged_edges_clear(&w->edges);
     int rc = add_list(r, w, root, root, err);
     for (; !rc && child != NONE; child = r->next[child])
-        rc = ae_kept_edges_has(&r->kept, child) ? add_kept(r, w, child, root, err)
+        rc = ae_kept_edges_has(&r->kept, child) ? add_kept_edges(r, w, child, root, err)
                                                 : add_list(r, w, child, root, err);
     return rc;
 }
@@ -151,7 +151,7 @@ static void drop_children(rabbit *r, uint32_t child) {
 /* ---- joining ---------------------------------------------------------------------------- */
 
 /* Let a locked root join another, if that is still one. */
-static bool join(rabbit *r, uint32_t node, float strength, uint32_t to) {
+static bool join_root(rabbit *r, uint32_t node, float strength, uint32_t to) {
     uint64_t seen = atomic_load_explicit(&r->atoms[to], memory_order_acquire), joined;
     do {
         if (strength_of(seen) < 0)
@@ -176,7 +176,7 @@ static int take_turn(rabbit *r, worker *w, uint32_t node, bool *waits, aether_er
     int rc = AETHER_OK;
     for (uint32_t tries = 0; !rc; tries++) {
         bool busy;
-        rc = add_up(r, w, node, child, err);
+        rc = add_up_edges(r, w, node, child, err);
         const uint32_t to = rc ? NONE : best_of(r, w, strength, &busy);
         if (rc)
             break;
@@ -187,7 +187,7 @@ static int take_turn(rabbit *r, worker *w, uint32_t node, bool *waits, aether_er
         if (to != NONE) {
             if (child != NONE)
                 rc = ae_kept_edges_put(&r->kept, node, ae_merged_pairs(&w->edges), w->edges.n, err);
-            if (!rc && join(r, node, strength, to)) {
+            if (!rc && join_root(r, node, strength, to)) {
                 drop_children(r, child);
                 return AETHER_OK;
             }
@@ -304,7 +304,8 @@ static void free_all(rabbit *r) {
     aether_buffer_free((void *)r->kept.places, r->n * sizeof *r->kept.places);
 }
 
-static int run(rabbit *r, uint32_t threads, uint32_t *order, uint64_t *communities, aether_error *err) {
+static int run_rabbit(rabbit *r, uint32_t threads, uint32_t *order, uint64_t *communities,
+                      aether_error *err) {
     r->atoms = aether_buffer_alloc(r->n * sizeof *r->atoms, err);
     r->next = r->atoms ? aether_buffer_alloc(r->n * sizeof *r->next, err) : NULL;
     r->kept.places = r->next ? aether_buffer_alloc(r->n * sizeof *r->kept.places, err) : NULL;
@@ -345,7 +346,7 @@ int aether_order_rabbit(const uint64_t *places, const uint32_t *neighbors, uint6
                   .kept = {.memory = options->memory, .file = options->file},
                   .mapped = options->mapped != 0,
                   .task = task};
-    rc = run(r, options->num_threads, out->order, out->num_communities, &own);
+    rc = run_rabbit(r, options->num_threads, out->order, out->num_communities, &own);
     free_all(r);
     aether_buffer_free(r, sizeof *r);
     if (rc && err)

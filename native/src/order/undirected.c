@@ -102,8 +102,8 @@ static int visit_edges(const aether_topology *t, edge_visitor visit, void *ctx, 
 }
 
 /* Fail unless the nodes of a topology, numbered from the first ones on, are among n. */
-static int check_ends(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
-                      aether_error *err) {
+static int check_node_ranges(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
+                             aether_error *err) {
     const int rc = ae_order_check_count(n, err);
     if (rc)
         return rc;
@@ -129,7 +129,8 @@ static inline uint64_t mix(uint64_t x) {
     return x ^ (x >> 32);
 }
 
-static int count_edges(void *ctx, uint64_t major, const uint64_t *minors, uint64_t n, aether_error *err) {
+static int count_list_edges(void *ctx, uint64_t major, const uint64_t *minors, uint64_t n,
+                            aether_error *err) {
     counting *c = ctx;
     const uint64_t a = c->first_major + major;
     uint64_t loops = 0, balance = 0;
@@ -156,9 +157,9 @@ int aether_order_degrees(const aether_order_part *part, uint64_t *degrees, uint6
     if (rc)
         return rc;
     counting c = {part->first_major, part->first_minor, *balance, degrees};
-    rc = check_ends(part->topology, part->first_major, part->first_minor, part->n, err);
+    rc = check_node_ranges(part->topology, part->first_major, part->first_minor, part->n, err);
     if (!rc)
-        rc = visit_edges(part->topology, count_edges, &c, task, err);
+        rc = visit_edges(part->topology, count_list_edges, &c, task, err);
     *balance = c.balance;
     return rc;
 }
@@ -225,7 +226,7 @@ typedef struct filling {
     bool both;
 } filling;
 
-static int put(const filling *f, uint32_t list, uint32_t entry, aether_error *err) {
+static int put_neighbor(const filling *f, uint32_t list, uint32_t entry, aether_error *err) {
     const uint64_t place = f->places[list + UINT64_C(1)]++;
     if (place >= f->capacity)
         return ae_error_set(err, AETHER_E_CORRUPT, "the lists have more edges than before");
@@ -245,9 +246,9 @@ static int fill_edges(void *ctx, uint64_t major, const uint64_t *minors, uint64_
         if (a == b)
             continue;
         const uint32_t other = f->ranks[b];
-        rc = put(f, rank, other, err);
+        rc = put_neighbor(f, rank, other, err);
         if (!rc && f->both)
-            rc = put(f, other, rank, err);
+            rc = put_neighbor(f, other, rank, err);
     }
     return rc;
 }
@@ -261,7 +262,7 @@ int aether_order_fill(const aether_order_part *part, uint32_t both, const uint32
         return rc;
     filling f = {part->first_major, part->first_minor, lists->capacity, ranks,
                  lists->places,     lists->neighbors,  both != 0};
-    rc = check_ends(part->topology, part->first_major, part->first_minor, part->n, err);
+    rc = check_node_ranges(part->topology, part->first_major, part->first_minor, part->n, err);
     return rc ? rc : visit_edges(part->topology, fill_edges, &f, task, err);
 }
 
@@ -282,7 +283,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void sort_list(uint32_t *list, uint64_t n) {
+static void sort_neighbors(uint32_t *list, uint64_t n) {
     if (n > FEW) {
         qsort(list, n, sizeof *list, compare);
         return;
@@ -296,7 +297,7 @@ static void sort_list(uint32_t *list, uint64_t n) {
     }
 }
 
-static void sort_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void sort_list_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     const sorting *s = ctx;
     const uint64_t begin = chunk * SORT_CHUNK;
     const uint64_t end = s->n - begin < SORT_CHUNK ? s->n : begin + SORT_CHUNK;
@@ -304,7 +305,7 @@ static void sort_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     if (ae_task_cancelled(s->task))
         return;
     for (uint64_t i = begin; i < end; i++)
-        sort_list(s->neighbors + s->places[i], s->places[i + 1] - s->places[i]);
+        sort_neighbors(s->neighbors + s->places[i], s->places[i + 1] - s->places[i]);
     ae_task_add(s->task, s->places[end] - s->places[begin]);
 }
 
@@ -315,6 +316,6 @@ int aether_order_sort(const uint64_t *places, uint32_t *neighbors, uint64_t n, a
         return rc;
     sorting s = {places, neighbors, n, task};
     ae_task_begin(task, places[n]);
-    ae_pool_run(sort_chunk, &s, (n + SORT_CHUNK - 1) / SORT_CHUNK, 0);
+    ae_pool_run(sort_list_chunk, &s, (n + SORT_CHUNK - 1) / SORT_CHUNK, 0);
     return ae_task_check(task, "sorting lists", err);
 }

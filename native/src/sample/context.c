@@ -19,7 +19,7 @@ typedef struct run {
     ae_failure failure;
 } run;
 
-static int check_options(const aether_context_options *o, aether_error *err) {
+static int check_context_options(const aether_context_options *o, aether_error *err) {
     if (o->budget < 1 || o->budget > AE_CONTEXT_MOST)
         return ae_error_set(err, AETHER_E_INVALID, "a budget of %u rows is not in 1..%u", o->budget,
                             AE_CONTEXT_MOST);
@@ -107,7 +107,7 @@ int aether_sample_contexts(const aether_schema *schema, const aether_context_see
                            aether_error *err) {
     int rc = ae_schema_check(schema, err);
     if (!rc)
-        rc = check_options(options, err);
+        rc = check_context_options(options, err);
     if (!rc)
         rc = check_seeds(seeds, schema->num_nodes, schema->num_types, err);
     if (rc || !seeds->count)

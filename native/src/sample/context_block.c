@@ -70,7 +70,7 @@ static int note_steps(const ae_contexts *w, ae_context_block *b, uint64_t seed, 
 }
 
 /* Sort the steps by relation, stably, and find their lists. */
-static int locate(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
+static int locate_steps(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
     const uint64_t n = b->num_steps;
     int rc = ae_scratch_reserve(&b->order, n * sizeof(uint32_t), 0, err);
     if (!rc)
@@ -161,7 +161,7 @@ static int restrict_lists(const ae_contexts *w, ae_context_block *b, uint32_t re
 }
 
 /* Draw the entries of all lists, relation after relation. */
-static int draw_all(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
+static int draw_steps(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
     ae_context_step *steps = b->steps.data;
     ae_list *lists = b->lists.data;
     const uint64_t *nodes = b->nodes.data, *ends = b->begins.data;
@@ -265,8 +265,8 @@ static int add_rows(const ae_contexts *w, ae_context_block *b, uint64_t seed, ae
 
 /* ---- a block ---- */
 
-static int start(const ae_contexts *w, ae_context_block *b, uint64_t seed, uint64_t count,
-                 aether_error *err) {
+static int start_block(const ae_contexts *w, ae_context_block *b, uint64_t seed, uint64_t count,
+                       aether_error *err) {
     const uint64_t cells = count * w->options->budget, at = seed * w->options->budget;
     const uint64_t table = count * w->slots * sizeof(uint32_t);
     int rc = ae_scratch_reserve(&b->places, table, 0, err);
@@ -292,7 +292,7 @@ static int start(const ae_contexts *w, ae_context_block *b, uint64_t seed, uint6
 
 int ae_context_block_run(const ae_contexts *w, ae_context_block *b, uint64_t seed, uint64_t count,
                          aether_error *err) {
-    int rc = start(w, b, seed, count, err);
+    int rc = start_block(w, b, seed, count, err);
     while (!rc) {
         b->num_steps = 0;
         rc = ae_task_check(w->options->task, "sampling", err);
@@ -300,9 +300,9 @@ int ae_context_block_run(const ae_contexts *w, ae_context_block *b, uint64_t see
             rc = note_steps(w, b, seed, i, err);
         if (rc || !b->num_steps)
             break;
-        rc = locate(w, b, seed, err);
+        rc = locate_steps(w, b, seed, err);
         if (!rc)
-            rc = draw_all(w, b, seed, err);
+            rc = draw_steps(w, b, seed, err);
         if (!rc)
             rc = fetch_all(w, b, err);
         if (!rc)

@@ -34,14 +34,15 @@ static window chunk_at(uint64_t total, uint64_t c) {
 
 /* Fetch the neighbour ids at n positions, and the edge ids into their place where the topology has both
  * together, and all edges before this hop have theirs. */
-static inline int fetch(const ae_hop *h, uint64_t *positions, uint64_t n, uint64_t *ids, aether_error *err) {
+static inline int fetch_neighbors(const ae_hop *h, uint64_t *positions, uint64_t n, uint64_t *ids,
+                                  aether_error *err) {
     const aether_topology *t = h->r->topology;
     return t->ops->fetch_edges && h->r->num_known == h->first_edge
                ? t->ops->fetch_edges(t, positions, n, ids, err)
                : t->ops->fetch(t, positions, n, ids, err);
 }
 
-/* Note that fetch() is done with all edges of a hop. */
+/* Note that fetch_neighbors() is done with all edges of a hop. */
 static void know_edges(const ae_hop *h) {
     if (h->r->topology->ops->fetch_edges && h->r->num_known == h->first_edge)
         h->r->num_known += h->num_edges;
@@ -51,7 +52,7 @@ static void know_edges(const ae_hop *h) {
 
 /* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
  * which chunk c takes over one step later. */
-static int run_chunks(const ae_hop *h, aether_error *err) {
+static int run_hop_chunks(const ae_hop *h, aether_error *err) {
     const aether_topology *t = h->r->topology;
     const uint64_t *first = ae_hop_first(h);
     uint64_t *positions = ae_hop_positions(h);
@@ -77,7 +78,7 @@ static int run_chunks(const ae_hop *h, aether_error *err) {
         if (c >= 1) {
             const window now = chunk_at(total, c - 1);
             uint64_t *keys = ids[(c - 1) % 2];
-            rc = fetch(h, positions + now.at, now.n, keys, err);
+            rc = fetch_neighbors(h, positions + now.at, now.n, keys, err);
             if (rc)
                 return rc;
             if (h->s->node_bits)
@@ -115,7 +116,7 @@ static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_err
             return rc;
         t->ops->prefetch(t, positions + asked, ahead);
         asked += ahead;
-        rc = fetch(p->h, positions + at, n, p->neighbors + at, err);
+        rc = fetch_neighbors(p->h, positions + at, n, p->neighbors + at, err);
         if (rc)
             return rc;
     }
@@ -180,7 +181,7 @@ static int run_fetched(const ae_hop *h, aether_error *err) {
     return rc ? rc : ae_hop_relabel_all(h, &job, err);
 }
 
-static int run_rounds(ae_hop *h, aether_error *err) {
+static int run_hop_rounds(ae_hop *h, aether_error *err) {
     aether_sampler *s = h->s;
     int rc = AETHER_OK;
     while (!rc && h->stage != AE_HOP_PLANNED) {
@@ -193,8 +194,8 @@ static int run_rounds(ae_hop *h, aether_error *err) {
 
 /* ---- the call ---- */
 
-static int run_hop(ae_hop *h, aether_error *err) {
-    int rc = h->r->in_rounds ? run_rounds(h, err) : AETHER_OK;
+static int expand_hop(ae_hop *h, aether_error *err) {
+    int rc = h->r->in_rounds ? run_hop_rounds(h, err) : AETHER_OK;
     if (!rc)
         rc = ae_nodes_reserve(h->to, h->to->num_nodes + h->num_edges, h->s->task, err);
     if (rc)
@@ -203,7 +204,7 @@ static int run_hop(ae_hop *h, aether_error *err) {
         return run_fetched(h, err);
     if (h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES)
         return run_parallel(h, err);
-    return run_chunks(h, err);
+    return run_hop_chunks(h, err);
 }
 
 int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
@@ -211,7 +212,7 @@ int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop
     ae_hop h;
     int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
     if (!rc && h.frontier.lists)
-        rc = run_hop(&h, err);
+        rc = expand_hop(&h, err);
     ae_hop_end(&h);
     return rc;
 }

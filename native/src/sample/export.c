@@ -25,7 +25,7 @@ static int cancelled(aether_error *err) {
 
 /* Each put_* is inlined once with bytes 4 and once with 8, so that its loops
  * have one element size and vectorise. */
-INLINE void put(void *out, uint32_t bytes, uint64_t i, uint64_t value) {
+INLINE void put_id(void *out, uint32_t bytes, uint64_t i, uint64_t value) {
     if (bytes == 4)
         ((int32_t *)out)[i] = (int32_t)value;
     else
@@ -38,7 +38,7 @@ INLINE int put_nodes(const aether_sampler *s, const ae_nodes *n, uint32_t bytes,
     const uint64_t mask = s->node_bits ? (UINT64_C(1) << s->node_bits) - 1 : UINT64_MAX;
     EACH_STRETCH(n->num_nodes)
     for (uint64_t i = at; i < end; i++)
-        put(node, bytes, i, keys[i] & mask);
+        put_id(node, bytes, i, keys[i] & mask);
     return AETHER_OK;
 }
 
@@ -47,7 +47,7 @@ INLINE int put_trees(const aether_sampler *s, const ae_nodes *n, uint32_t bytes,
     const uint64_t *keys = ae_nodes_keys(n);
     EACH_STRETCH(n->num_nodes)
     for (uint64_t i = at; i < end; i++)
-        put(batch, bytes, i, keys[i] >> s->node_bits);
+        put_id(batch, bytes, i, keys[i] >> s->node_bits);
     return AETHER_OK;
 }
 
@@ -56,7 +56,7 @@ INLINE int put_rows(const aether_sampler *s, const ae_relation *r, uint32_t byte
     const uint32_t *rows = r->rows.data;
     EACH_STRETCH(r->num_edges)
     for (uint64_t i = at; i < end; i++)
-        put(row, bytes, i, rows[i]);
+        put_id(row, bytes, i, rows[i]);
     return AETHER_OK;
 }
 
@@ -76,9 +76,9 @@ INLINE int put_layer(const aether_sampler *s, const ae_relation *r, uint64_t fro
         }
         for (; e < first[v + 1] && e + 16 <= bulk; e += 16)
             for (uint64_t j = 0; j < 16; j++)
-                put(col, bytes, e + j, v);
+                put_id(col, bytes, e + j, v);
         for (; e < first[v + 1]; e++)
-            put(col, bytes, e, v);
+            put_id(col, bytes, e, v);
     }
     return AETHER_OK;
 }
@@ -112,7 +112,7 @@ INLINE int put_found(const aether_sampler *s, const ae_relation *r, uint64_t fro
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n; i++)
-            put(edge, bytes, at + i, ids[i]);
+            put_id(edge, bytes, at + i, ids[i]);
     }
     return AETHER_OK;
 }
@@ -139,7 +139,7 @@ INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t byt
         if (ae_task_cancelled(s->task))
             return cancelled(err);
         for (uint64_t i = 0; i < n; i++)
-            put(edge, bytes, at + i, positions[at + i]);
+            put_id(edge, bytes, at + i, positions[at + i]);
     }
     return t->is_far && bytes == 8 ? put_asked(s, r, known, edge, err)
                                    : put_found(s, r, known, bytes, edge, err);

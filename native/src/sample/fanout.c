@@ -155,8 +155,8 @@ static void fan_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     ae_task_add(f->task, end - begin);
 }
 
-static int check_call(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k,
-                      const int64_t *out, aether_error *err) {
+static int check_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n, uint64_t k,
+                        const int64_t *out, aether_error *err) {
     uint64_t cells;
     if (!t || (n && (!nodes || (k && !out))))
         return ae_error_set(err, AETHER_E_INVALID, "a fanout needs a topology, nodes and room");
@@ -175,7 +175,7 @@ int aether_fanout(const aether_topology *t, const int64_t *nodes, uint64_t n,
     const aether_fanout_options *o = options;
     int rc = ae_options_check(o, sizeof *o, "aether_fanout_options", err);
     if (!rc)
-        rc = check_call(t, nodes, n, o->k, out, err);
+        rc = check_fanout(t, nodes, n, o->k, out, err);
     if (rc || !n || !o->k)
         return rc;
     fan f = {

@@ -23,7 +23,7 @@ typedef struct prepare {
     ae_failure failure;
 } prepare;
 
-static int locate(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+static int locate_frontier(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
     const aether_topology *t = p->r->topology;
     if (!p->s->node_bits)
         return t->ops->locate(t, p->keys + at, n, p->f.lists + at, err);
@@ -39,7 +39,7 @@ static int locate_all(const prepare *p, uint64_t count, aether_error *err) {
     const uint64_t most = !is_far ? BLOCK : p->s->node_bits ? FAR_BLOCK : count;
     int rc = AETHER_OK;
     for (uint64_t at = 0; !rc && at < count; at += most)
-        rc = locate(p, at, count - at < most ? count - at : most, err);
+        rc = locate_frontier(p, at, count - at < most ? count - at : most, err);
     return rc;
 }
 
@@ -135,7 +135,7 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
     const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
     const bool together = p->s->has_bounds && ae_times_at_hand(&p->r->times);
-    int rc = p->located ? AETHER_OK : locate(p, at, n, err);
+    int rc = p->located ? AETHER_OK : locate_frontier(p, at, n, err);
     if (!rc && together)
         rc = prepare_together(p, at, n, err);
     for (uint64_t i = 0; !rc && !plain && !together && i < n; i++)
@@ -158,8 +158,8 @@ static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
     }
 }
 
-static int reserve(aether_sampler *s, const ae_relation *r, uint64_t count, ae_frontier *f,
-                   aether_error *err) {
+static int reserve_frontier(aether_sampler *s, const ae_relation *r, uint64_t count, ae_frontier *f,
+                            aether_error *err) {
     int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
     f->lists = s->lists.data;
     if (!rc && (r->weights.sums || r->weights.own) && ae_times_given(&r->times) && s->has_bounds) {
@@ -182,7 +182,7 @@ int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, u
     *out = (ae_frontier){0};
     if (fanout == 0 || count == 0)
         return AETHER_OK;
-    int rc = reserve(s, r, count, out, err);
+    int rc = reserve_frontier(s, r, count, out, err);
     const prepare p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
     return rc ? rc : locate_all(&p, count, err);
 }
@@ -195,7 +195,7 @@ int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sam
                        .fanout = fanout,
                        .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
                        .f = *f};
-    int rc = locate(&p, i, 1, err);
+    int rc = locate_frontier(&p, i, 1, err);
     if (!rc)
         rc = prepare_node(&p, i, err);
     return rc || !f->drawable ? rc : count_drawable(&p, i, 1, err);
@@ -206,7 +206,7 @@ int ae_frontier_prepare(aether_sampler *s, ae_relation *r, const ae_sample_plan 
     *out = (ae_frontier){0};
     if (fanout == 0 || count == 0)
         return AETHER_OK;
-    int rc = reserve(s, r, count, out, err);
+    int rc = reserve_frontier(s, r, count, out, err);
     if (rc)
         return rc;
     prepare p = {.s = s,

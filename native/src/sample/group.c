@@ -216,7 +216,7 @@ static void clear_caches(const aether_group *g, uint32_t relation) {
 }
 
 /* Do `stage` for all nodes of all members. */
-static int run_rounds(layer *l, int stage, uint32_t step, aether_task *task, aether_error *err) {
+static int run_group_rounds(layer *l, int stage, uint32_t step, aether_task *task, aether_error *err) {
     aether_group *g = l->g;
     l->stage = stage;
     l->upto = step;
@@ -264,8 +264,8 @@ static int plan_members(layer *l, aether_task *task, aether_error *err) {
     int rc = ae_failure_take(&l->failure, err);
     if (!rc && g->members[0].sampler->relations[l->relation].in_rounds) {
         const uint32_t step = choose_step(g, l->relation);
-        rc = run_rounds(l, AE_HOP_LISTS, step, task, err);
-        rc = rc ? rc : run_rounds(l, AE_HOP_DRAWS, step, task, err);
+        rc = run_group_rounds(l, AE_HOP_LISTS, step, task, err);
+        rc = rc ? rc : run_group_rounds(l, AE_HOP_DRAWS, step, task, err);
     }
     if (rc)
         return rc;
@@ -377,7 +377,7 @@ static int begin_member(aether_group *g, uint32_t i, const aether_seeds *seeds,
     return rc;
 }
 
-static int check_options(const aether_sample_options *options, uint32_t n, aether_error *err) {
+static int check_group_options(const aether_sample_options *options, uint32_t n, aether_error *err) {
     for (uint32_t i = 1; i < n; i++)
         if (options[i].num_hops != options[0].num_hops || options[i].fanouts != options[0].fanouts ||
             options[i].flags != options[0].flags)
@@ -385,7 +385,7 @@ static int check_options(const aether_sample_options *options, uint32_t n, aethe
     return AETHER_OK;
 }
 
-static void forget(aether_group *g) {
+static void forget_samples(aether_group *g) {
     for (uint32_t i = 0; i < g->size; i++)
         g->members[i].waits = false;
     g->size = 0;
@@ -397,17 +397,17 @@ int aether_group_retarget(aether_group *g, const aether_schema *schema, aether_e
     for (uint32_t i = 0; !rc && i < g->capacity; i++) /* the first may fail, the others are like it */
         rc = aether_sampler_retarget(g->members[i].sampler, schema, err);
     if (!rc)
-        forget(g);
+        forget_samples(g);
     return rc;
 }
 
 int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether_sample_options *options,
                         uint32_t n, uint32_t *failed, aether_task *task, aether_error *err) {
-    forget(g);
+    forget_samples(g);
     *failed = 0;
     if (n == 0 || n > g->capacity)
         return ae_error_set(err, AETHER_E_INVALID, "%u samples in a group of 1 to %u", n, g->capacity);
-    int rc = check_options(options, n, err);
+    int rc = check_group_options(options, n, err);
     g->size = n;
     for (uint32_t i = 0; !rc && i < n; i++) {
         *failed = i;
@@ -420,13 +420,13 @@ int aether_group_sample(aether_group *g, const aether_seeds *seeds, const aether
             note_edges(g, hop);
     }
     if (rc)
-        forget(g);
+        forget_samples(g);
     return rc;
 }
 
 /* ---- values of edges ---- */
 
-static int check_edges(const aether_group *g, uint32_t relation, aether_error *err) {
+static int check_known_edges(const aether_group *g, uint32_t relation, aether_error *err) {
     if (relation >= g->num_relations)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u of %u", relation, g->num_relations);
     const aether_topology *t = g->members[0].sampler->relations[relation].topology;
@@ -441,7 +441,7 @@ static const ae_relation *edges_of(const aether_group *g, uint32_t i, uint32_t r
 
 int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *counts, uint64_t *hashes,
                        aether_error *err) {
-    int rc = check_edges(g, relation, err);
+    int rc = check_known_edges(g, relation, err);
     for (uint32_t i = 0; !rc && i < g->size; i++) {
         const ae_relation *r = edges_of(g, i, relation);
         counts[i] = g->members[i].waits ? r->num_edges : 0;
@@ -452,7 +452,7 @@ int aether_group_edges(const aether_group *g, uint32_t relation, uint64_t *count
 
 int aether_group_gather(aether_group *g, uint32_t relation, const aether_values *values, void *const *out,
                         const uint64_t *out_items, aether_task *task, aether_error *err) {
-    int rc = check_edges(g, relation, err);
+    int rc = check_known_edges(g, relation, err);
     if (rc)
         return rc;
     const aether_topology *t = g->members[0].sampler->relations[relation].topology;

@@ -77,7 +77,7 @@ static int reserve_budget(ae_budget *b, uint64_t more, uint64_t num_ids, aether_
 
 /* Each node is written behind the known ones before it is known to be new; the next node
  * overwrites it if it was not. */
-static void add(ae_budget *b, uint64_t node, double share) {
+static void add_share(ae_budget *b, uint64_t node, double share) {
     uint64_t *nodes = b->nodes.data;
     double *scores = b->scores.data;
     uint32_t slot = ae_idmap_add(&b->map, node, (uint32_t)b->size);
@@ -87,7 +87,7 @@ static void add(ae_budget *b, uint64_t node, double share) {
     b->size += slot == b->size;
 }
 
-static int add_seeds(aether_sampler *s, aether_error *err) {
+static int add_budget_seeds(aether_sampler *s, aether_error *err) {
     for (uint32_t t = 0; t < s->num_types; t++) {
         const ae_nodes *n = &s->nodes[t];
         ae_budget *b = &s->hgt->budgets[t];
@@ -95,7 +95,7 @@ static int add_seeds(aether_sampler *s, aether_error *err) {
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n->num_seeds; i++)
-            add(b, ae_nodes_keys(n)[i], -INFINITY);
+            add_share(b, ae_nodes_keys(n)[i], -INFINITY);
     }
     return AETHER_OK;
 }
@@ -114,18 +114,18 @@ typedef struct spread {
     ae_budget *budget;    /* budget of the entries' node type */
 } spread;
 
-static uint64_t take(const work *w, uint64_t degree) {
+static uint64_t bound_degree(const work *w, uint64_t degree) {
     return w->o->max_neighbors && degree > w->o->max_neighbors ? w->o->max_neighbors : degree;
 }
 
-static int locate(const work *w, spread *p) {
+static int locate_spread(const work *w, spread *p) {
     int rc = ae_scratch_reserve(&w->s->lists, p->count * sizeof(ae_list), 0, w->err);
     if (rc)
         return rc;
     p->lists = w->s->lists.data;
     rc = p->t->ops->locate(p->t, ae_nodes_keys(p->from) + p->from->begin, p->count, p->lists, w->err);
     for (uint64_t i = 0; !rc && i < p->count; i++)
-        if (__builtin_add_overflow(p->total, take(w, p->lists[i].degree), &p->total) ||
+        if (__builtin_add_overflow(p->total, bound_degree(w, p->lists[i].degree), &p->total) ||
             p->total > INT64_MAX / 8)
             return ae_error_set(w->err, AETHER_E_LIMIT,
                                 "the lists of the sample hold more than 2^60 entries");
@@ -145,7 +145,7 @@ static int plan(const work *w, spread *p, uint32_t relation) {
                 break;
             look = at + AE_TASK_ITEMS;
         }
-        uint64_t count = take(w, p->lists[i].degree);
+        uint64_t count = bound_degree(w, p->lists[i].degree);
         if (count < p->lists[i].degree)
             rc = ae_uniform_draw(p->lists[i], count, false, ae_rng_stream(base, keys[i], AE_RNG_NO_SEED),
                                  &w->s->sets[0], p->positions + at, w->err);
@@ -177,7 +177,7 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
         uint64_t stop = end < n ? end : n;
         p->taken += stop - i;
         for (; i < stop; i++)
-            add(p->budget, ids[i], share);
+            add_share(p->budget, ids[i], share);
         if (p->taken == degree) {
             p->list++;
             p->taken = 0;
@@ -187,7 +187,7 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
 
 /* A chunk is prefetched, fetched and added up in successive rounds, so that the cache misses of
  * one round overlap with the work of the others (see expand.c). */
-static int run_chunks(const work *w, spread *p) {
+static int run_spread_chunks(const work *w, spread *p) {
     uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {
         int rc = ae_sample_check(w->s, w->err);
@@ -243,14 +243,14 @@ static int spread_relation(const work *w, uint32_t relation) {
                 .budget = &w->s->hgt->budgets[r->to]};
     if (!p.count || !is_drawn(w, r->to))
         return AETHER_OK;
-    int rc = locate(w, &p);
+    int rc = locate_spread(w, &p);
     if (!rc)
         rc = plan(w, &p, relation);
     if (!rc)
         rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->s->task, w->err);
     if (rc)
         return rc;
-    return ae_list_reader_pays(p.t) ? run_together(w, &p) : run_chunks(w, &p);
+    return ae_list_reader_pays(p.t) ? run_together(w, &p) : run_spread_chunks(w, &p);
 }
 
 /* ---- draw ---- */
@@ -297,7 +297,7 @@ static int draw_type(const work *w, uint32_t type) {
 
 /* ---- the call ---- */
 
-static int check_options(const aether_sampler *s, const aether_hgt_options *o, aether_error *err) {
+static int check_hgt_options(const aether_sampler *s, const aether_hgt_options *o, aether_error *err) {
     for (uint64_t i = 0; i < (uint64_t)o->num_hops * s->num_types; i++)
         if (o->num_samples[i] < 0)
             return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, o->num_samples[i],
@@ -306,7 +306,7 @@ static int check_options(const aether_sampler *s, const aether_hgt_options *o, a
     return AETHER_OK;
 }
 
-static int run_hop(const work *w, uint64_t *hop_nodes) {
+static int run_hgt_hop(const work *w, uint64_t *hop_nodes) {
     aether_sampler *s = w->s;
     int rc = AETHER_OK;
     for (uint32_t r = 0; !rc && r < s->num_relations; r++)
@@ -322,21 +322,21 @@ static int run_hop(const work *w, uint64_t *hop_nodes) {
     return rc;
 }
 
-static int run(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *o, uint64_t *hop_nodes,
-               aether_error *err) {
-    int rc = check_options(s, o, err);
+static int run_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *o,
+                   uint64_t *hop_nodes, aether_error *err) {
+    int rc = check_hgt_options(s, o, err);
     s->task = o->task;
     if (!rc)
         rc = ae_sample_start(s, seeds, false, err);
     if (!rc)
         rc = start_budgets(s, err);
     if (!rc)
-        rc = add_seeds(s, err);
+        rc = add_budget_seeds(s, err);
     for (uint32_t t = 0; !rc && t < s->num_types; t++)
         hop_nodes[t * ((uint64_t)o->num_hops + 1)] = s->nodes[t].num_nodes;
     work w = {.s = s, .o = o, .err = err};
     for (; !rc && w.hop < o->num_hops; w.hop++)
-        rc = run_hop(&w, hop_nodes);
+        rc = run_hgt_hop(&w, hop_nodes);
     return rc ? rc : ae_sample_induced(s, err);
 }
 
@@ -344,7 +344,7 @@ int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether
                       const aether_sample_counts *counts, aether_error *err) {
     int rc = ae_options_check(counts, sizeof *counts, "aether_sample_counts", err);
     if (!rc)
-        rc = run(s, seeds, options, counts->hop_nodes, err);
+        rc = run_hgt(s, seeds, options, counts->hop_nodes, err);
     if (rc) { /* an empty result, not half of one */
         ae_sample_clear(s);
         return rc;

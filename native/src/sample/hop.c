@@ -7,7 +7,7 @@
 
 /* ---- beginning ---- */
 
-static int count_edges(ae_hop *h, aether_error *err) {
+static int count_hop_edges(ae_hop *h, aether_error *err) {
     int rc = ae_scratch_reserve(&h->r->first, (h->slot + h->count + 1) * sizeof(uint64_t),
                                 (h->slot + 1) * sizeof(uint64_t), err);
     if (rc)
@@ -75,7 +75,7 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
     if (!rc && r->in_rounds && out->frontier.lists)
         return AETHER_OK; /* ae_hop_round prepares the lists and counts the edges */
     if (!rc)
-        rc = count_edges(out, err);
+        rc = count_hop_edges(out, err);
     if (!rc && out->frontier.lists)
         rc = reserve_edges(out, err);
     return rc;
@@ -164,7 +164,7 @@ int ae_hop_round(ae_hop *h, uint64_t most, ae_scratch *set, aether_error *err) {
     if (h->stage == AE_HOP_LISTS) {
         rc = ae_retries_round(&h->r->retries, h->count, p, n, most, try_list, &t, err);
         if (!rc)
-            rc = count_edges(h, err);
+            rc = count_hop_edges(h, err);
         if (!rc)
             rc = reserve_edges(h, err);
     } else {

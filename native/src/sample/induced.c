@@ -24,7 +24,7 @@ typedef struct walk {
     aether_error *err;
 } walk;
 
-static int reserve(walk *w, uint64_t more) {
+static int reserve_induced(walk *w, uint64_t more) {
     ae_relation *r = w->r;
     uint64_t n = r->num_edges;
     int rc = ae_scratch_reserve(&r->positions, (n + more) * sizeof(uint64_t), n * sizeof(uint64_t), w->err);
@@ -32,7 +32,7 @@ static int reserve(walk *w, uint64_t more) {
               : ae_scratch_reserve(&r->rows, (n + more) * sizeof(uint32_t), n * sizeof(uint32_t), w->err);
 }
 
-static bool is_excluded(walk *w, uint64_t position) {
+static bool skip_if_excluded(walk *w, uint64_t position) {
     if (!w->exclusions.count || *w->exclusions.positions != position)
         return false;
     w->exclusions.positions++;
@@ -50,7 +50,7 @@ static void keep_sampled(walk *w, uint64_t n) {
         uint32_t local = ae_idmap_find(w->map, w->ids[i]);
         positions[r->num_edges] = w->positions[i];
         rows[r->num_edges] = local;
-        r->num_edges += !is_excluded(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
+        r->num_edges += !skip_if_excluded(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
     }
 }
 
@@ -63,7 +63,7 @@ static int walk_list(const aether_sampler *s, walk *w, ae_list list) {
         t->ops->prefetch(t, w->positions, n);
         int rc = at / BLOCK % LOOK == LOOK - 1 ? ae_sample_check(s, w->err) : AETHER_OK;
         if (!rc)
-            rc = reserve(w, n);
+            rc = reserve_induced(w, n);
         if (!rc)
             rc = t->ops->fetch(t, w->positions, n, w->ids, w->err);
         if (rc)
@@ -121,7 +121,7 @@ typedef struct together {
     uint64_t begun; /* lists whose first edge is known */
 } together;
 
-static void begin_lists(together *g, uint64_t end) {
+static void begin_induced_lists(together *g, uint64_t end) {
     while (g->begun < end)
         g->first[g->begun++] = g->w->r->num_edges;
 }
@@ -130,7 +130,7 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
     together *g = ctx;
     walk *w = g->w;
     if (g->begun <= list) { /* this list's first entries */
-        begin_lists(g, list + 1);
+        begin_induced_lists(g, list + 1);
         enter_list(g->s, w, g->keys[list], g->lists[list]);
     }
     (void)err; /* w->err is the same object */
@@ -138,7 +138,7 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
         const uint64_t some = n - i < BLOCK ? n - i : BLOCK;
         int rc = i / BLOCK % LOOK ? AETHER_OK : ae_sample_check(g->s, w->err);
         if (!rc)
-            rc = reserve(w, some);
+            rc = reserve_induced(w, some);
         if (rc)
             return rc;
         for (uint64_t j = 0; j < some; j++) {
@@ -198,7 +198,7 @@ static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint6
     together g = {s, w, keys, lists, first, 0};
     if (!rc)
         rc = ae_list_reader_lists(&s->reader, t, lists, n, keep_read, &g, s->task, w->err);
-    begin_lists(&g, rc ? 0 : n);
+    begin_induced_lists(&g, rc ? 0 : n);
     return rc;
 }
 

@@ -9,8 +9,8 @@
 
 /* ---- settings ---- */
 
-static int check_options(const aether_sampler *s, const aether_sample_options *o, ae_sample_plan *plan,
-                         aether_error *err) {
+static int check_sample_options(const aether_sampler *s, const aether_sample_options *o, ae_sample_plan *plan,
+                                aether_error *err) {
     const uint32_t known = AETHER_SAMPLE_REPLACE | AETHER_SAMPLE_DISJOINT | AETHER_SAMPLE_INDUCED |
                            AETHER_SAMPLE_LATEST | AETHER_SAMPLE_LAYERED;
     if (o->flags & ~known)
@@ -52,7 +52,7 @@ static int set_excluded(aether_sampler *s, const aether_excluded *exclude, aethe
 
 int ae_sample_begin(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
                     ae_sample_plan *plan, aether_error *err) {
-    int rc = check_options(s, options, plan, err);
+    int rc = check_sample_options(s, options, plan, err);
     s->task = options->task;
     if (!rc)
         rc = ae_sample_start(s, seeds, plan->disjoint, err);

@@ -16,7 +16,7 @@ typedef struct named {
     uint64_t n;
 } named;
 
-static uint64_t padded(uint64_t size) {
+static uint64_t padded_part(uint64_t size) {
     return (size + 7) & ~UINT64_C(7);
 }
 
@@ -32,8 +32,8 @@ static int check_values(const aether_versioned_rows *v, aether_error *err) {
 }
 
 /* Return the number of items of a part, and the bytes of one; `last` is the part of ids before it. */
-static int measure(const aether_sampler *s, const aether_packing *p, const aether_part *part, uint64_t *last,
-                   uint64_t *length, uint64_t *bytes, aether_error *err) {
+static int measure_part(const aether_sampler *s, const aether_packing *p, const aether_part *part,
+                        uint64_t *last, uint64_t *length, uint64_t *bytes, aether_error *err) {
     const int of_nodes = part->what >= AETHER_PART_NODES && part->what <= AETHER_PART_HOP_NODES;
     const int of_edges = part->what >= AETHER_PART_ROWS && part->what <= AETHER_PART_HOP_EDGES;
     *bytes = 8;
@@ -64,10 +64,10 @@ static int packed_size(const aether_sampler *s, const aether_packing *p, uint64_
     uint64_t last = 0, length = 0, bytes = 0;
     *size = HEAD + 8 * (uint64_t)p->num_parts;
     for (uint32_t i = 0; i < p->num_parts; i++) {
-        int rc = measure(s, p, &p->parts[i], &last, &length, &bytes, err);
+        int rc = measure_part(s, p, &p->parts[i], &last, &length, &bytes, err);
         if (rc)
             return rc;
-        *size += padded(length * bytes);
+        *size += padded_part(length * bytes);
     }
     return AETHER_OK;
 }
@@ -90,8 +90,8 @@ static int put_both(const aether_versioned_rows *v, named of, char *out, aether_
     return AETHER_OK;
 }
 
-static int put_first(const aether_sampler *s, const aether_versioned_rows *v, named of, char *out,
-                     aether_error *err) {
+static int put_versioned(const aether_sampler *s, const aether_versioned_rows *v, named of, char *out,
+                         aether_error *err) {
     uint64_t largest = 0;
     for (uint64_t i = 0; i < of.n; i++)
         largest = (uint64_t)of.ids[i] > largest ? (uint64_t)of.ids[i] : largest;
@@ -144,7 +144,7 @@ static int put_values(const aether_sampler *s, const aether_versioned_rows *v, n
                       aether_error *err) {
     if (!of.n || !row_bytes(v))
         return AETHER_OK;
-    int rc = put_first(s, v, of, out, err);
+    int rc = put_versioned(s, v, of, out, err);
     return rc || !v->slots ? rc : put_versions(v, of, out, err);
 }
 
@@ -180,8 +180,8 @@ static int put_part(const aether_sampler *s, const aether_packing *p, const aeth
     }
 }
 
-static int put_all(const aether_sampler *s, uint64_t key, const aether_packing *p, char *out,
-                   aether_error *err) {
+static int put_parts(const aether_sampler *s, uint64_t key, const aether_packing *p, char *out,
+                     aether_error *err) {
     const uint32_t tail[2] = {p->num_parts, 0};
     uint64_t at = HEAD + 8 * (uint64_t)p->num_parts, last = 0, length = 0, bytes = 0;
     named of = {NULL, 0};
@@ -190,7 +190,7 @@ static int put_all(const aether_sampler *s, uint64_t key, const aether_packing *
     memcpy(out + 16, tail, 8);
     for (uint32_t i = 0; i < p->num_parts; i++) {
         const aether_part *part = &p->parts[i];
-        int rc = measure(s, p, part, &last, &length, &bytes, err);
+        int rc = measure_part(s, p, part, &last, &length, &bytes, err);
         if (!rc)
             rc = put_part(s, p, part, length, of, out + at, err);
         if (rc)
@@ -199,8 +199,8 @@ static int put_all(const aether_sampler *s, uint64_t key, const aether_packing *
             of = (named){(const int64_t *)(out + at), length};
         memcpy(out + HEAD + 8 * (uint64_t)i, &length, 8);
         const uint64_t size = length * bytes;
-        memset(out + at + size, 0, padded(size) - size);
-        at += padded(size);
+        memset(out + at + size, 0, padded_part(size) - size);
+        at += padded_part(size);
     }
     return AETHER_OK;
 }
@@ -216,7 +216,7 @@ int aether_sample_pack(const aether_sampler *s, uint64_t key, const aether_packi
     if (size != needed)
         return ae_error_set(err, AETHER_E_INVALID, "room for %" PRIu64 " bytes, the sample takes %" PRIu64,
                             size, needed);
-    return put_all(s, key, packing, out, err);
+    return put_parts(s, key, packing, out, err);
 }
 
 int aether_sample_packed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
@@ -227,5 +227,5 @@ int aether_sample_packed(aether_sampler *s, const aether_seeds *seeds, const aet
         rc = packed_size(s, packing, size, err);
     if (rc || *size > room)
         return rc;
-    return put_all(s, options->key, packing, out, err);
+    return put_parts(s, options->key, packing, out, err);
 }

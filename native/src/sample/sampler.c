@@ -23,8 +23,8 @@ static int check_own_values(const aether_relation *r, uint32_t i, aether_error *
     return AETHER_OK;
 }
 
-static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *num_nodes, uint32_t num_types,
-                          aether_error *err) {
+static int check_sampled_relation(const aether_relation *r, uint32_t i, const uint64_t *num_nodes,
+                                  uint32_t num_types, aether_error *err) {
     if (r->from >= num_types || r->to >= num_types)
         return ae_error_set(err, AETHER_E_INVALID, "edge type %u: %u -> %u are not below %u node types", i,
                             r->from, r->to, num_types);
@@ -62,7 +62,7 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
 int ae_schema_check(const aether_schema *schema, aether_error *err) {
     int rc = ae_options_check(schema, sizeof *schema, "aether_schema", err);
     for (uint32_t i = 0; !rc && i < schema->num_relations; i++)
-        rc = check_relation(&schema->relations[i], i, schema->num_nodes, schema->num_types, err);
+        rc = check_sampled_relation(&schema->relations[i], i, schema->num_nodes, schema->num_types, err);
     return rc;
 }
 

@@ -125,7 +125,7 @@ static int copy_seeds(const aether_sampler *s, ae_nodes *n, const int64_t *seeds
 
 /* Equal seeds keep a slot each and draw the same edges, being the same node under
  * the same key; as a source of other edges the first stands for all of them. */
-static int add_seeds(const aether_sampler *s, ae_nodes *n, aether_error *err) {
+static int add_seed_nodes(const aether_sampler *s, ae_nodes *n, aether_error *err) {
     const uint64_t *keys = ae_nodes_keys(n);
     for (uint64_t i = 0; i < n->num_seeds; i++) {
         int rc = i % AE_TASK_TOUCHES ? AETHER_OK : ae_sample_check(s, err);
@@ -181,7 +181,7 @@ int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint,
         if (!rc)
             rc = copy_seeds(s, &s->nodes[t], seeds[t].ids, err);
         if (!rc)
-            rc = add_seeds(s, &s->nodes[t], err);
+            rc = add_seed_nodes(s, &s->nodes[t], err);
     }
     return rc;
 }

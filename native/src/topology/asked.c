@@ -28,8 +28,8 @@ static const asked *asked_of(const aether_topology *t) {
     return (const asked *)(const void *)t;
 }
 
-static int ask(const aether_topology *t, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
-               aether_error *err) {
+static int ask_user(const aether_topology *t, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
+                    aether_error *err) {
     aether_error own = {0};
     if (!n)
         return AETHER_OK;
@@ -40,7 +40,7 @@ static int ask(const aether_topology *t, uint32_t what, const uint64_t *in, uint
 static int asked_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                         aether_error *err) {
     _Static_assert(sizeof(ae_list) == 2 * sizeof(uint64_t), "two numbers");
-    int rc = ask(t, AETHER_ASK_LISTS, nodes, n, (uint64_t *)out, err);
+    int rc = ask_user(t, AETHER_ASK_LISTS, nodes, n, (uint64_t *)out, err);
     for (uint64_t i = 0; !rc && i < n; i++)
         if (out[i].start > t->end_positions || out[i].degree > t->end_positions - out[i].start)
             rc = ae_error_at(err, AETHER_E_CORRUPT, (int64_t)nodes[i], (int64_t)out[i].start,
@@ -56,7 +56,7 @@ static void asked_prefetch(const aether_topology *t, const uint64_t *positions, 
 
 static int asked_fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                        aether_error *err) {
-    int rc = ask(t, AETHER_ASK_IDS, positions, n, ids, err);
+    int rc = ask_user(t, AETHER_ASK_IDS, positions, n, ids, err);
     uint64_t largest = 0;
     for (uint64_t i = 0; !rc && i < n; i++)
         largest = ids[i] > largest ? ids[i] : largest;
@@ -69,17 +69,17 @@ static int asked_edge_ids(const aether_topology *t, const uint64_t *positions, u
         memmove(out, positions, n * sizeof *out);
         return AETHER_OK;
     }
-    return ask(t, AETHER_ASK_EDGES, positions, n, out, err);
+    return ask_user(t, AETHER_ASK_EDGES, positions, n, out, err);
 }
 
 static int asked_weights(const aether_topology *t, const uint64_t *positions, uint64_t n, double *out,
                          aether_error *err) {
-    return ask(t, AETHER_ASK_WEIGHTS, positions, n, (uint64_t *)(void *)out, err);
+    return ask_user(t, AETHER_ASK_WEIGHTS, positions, n, (uint64_t *)(void *)out, err);
 }
 
 static int asked_times(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
                        aether_error *err) {
-    return ask(t, AETHER_ASK_TIMES, positions, n, (uint64_t *)out, err);
+    return ask_user(t, AETHER_ASK_TIMES, positions, n, (uint64_t *)out, err);
 }
 
 /* The jobs of a hop of many samples are one question. */

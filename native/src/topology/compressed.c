@@ -17,7 +17,7 @@ typedef struct place {
 } place;
 
 /* The size is 0, which no block has, where the index is damaged. */
-ALWAYS_INLINE place place_of(const aether_topology *t, uint64_t block) {
+ALWAYS_INLINE place block_place(const aether_topology *t, uint64_t block) {
     uint64_t begin, end, room = ae_arrays_of(t)->blocks.blocks_size;
     ae_block_range(ae_arrays_of(t)->blocks.index, block, &begin, &end);
     if (begin >= end || end > room)
@@ -26,7 +26,7 @@ ALWAYS_INLINE place place_of(const aether_topology *t, uint64_t block) {
 }
 
 /* Two rounds: index entries first, then the heads of the blocks that they name. */
-static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
+static void compressed_prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_block_group *index = ae_arrays_of(t)->blocks.index;
     uint64_t block = NONE;
     for (uint64_t i = 0; i < n; i++)
@@ -35,7 +35,7 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
         if (positions[i] / AE_BLOCK == block)
             continue;
         block = positions[i] / AE_BLOCK;
-        place p = place_of(t, block);
+        place p = block_place(t, block);
         if (p.size) {
             __builtin_prefetch(p.bytes);
             __builtin_prefetch(p.bytes + AE_BLOCK_HEAD - 1);
@@ -43,16 +43,16 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
     }
 }
 
-static int bad_block(uint64_t position, aether_error *err) {
+static int bad_compressed_block(uint64_t position, aether_error *err) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)(position / AE_BLOCK),
                        "block %" PRIu64 " of the compressed ids, at position %" PRIu64
                        ", is damaged (run `aethergraph verify`)",
                        position / AE_BLOCK, position);
 }
 
-ALWAYS_INLINE bool open_block(const aether_topology *t, uint64_t number, ae_block *out) {
+ALWAYS_INLINE bool open_compressed_block(const aether_topology *t, uint64_t number, ae_block *out) {
     uint64_t left = t->num_edges - number * AE_BLOCK;
-    place p = place_of(t, number);
+    place p = block_place(t, number);
     return p.size && ae_block_open(p.bytes, p.size, p.room, t->id_bytes,
                                    left < AE_BLOCK ? (uint32_t)left : AE_BLOCK, out);
 }
@@ -90,8 +90,8 @@ ALWAYS_INLINE int fetch_block(const aether_topology *t, const uint64_t *position
     for (uint64_t i = 0; i < n; i++) {
         if (positions[i] / AE_BLOCK != number) {
             number = positions[i] / AE_BLOCK;
-            if (!open_block(t, number, &block))
-                return bad_block(positions[i], err);
+            if (!open_compressed_block(t, number, &block))
+                return bad_compressed_block(positions[i], err);
         }
         spots[i] = find_spot(&block, positions[i] % AE_BLOCK);
         __builtin_prefetch(spots[i].at);
@@ -104,8 +104,8 @@ ALWAYS_INLINE int fetch_block(const aether_topology *t, const uint64_t *position
     return n && largest >= t->num_minor ? ae_topology_bad_id(t, positions, ids, n, err) : AETHER_OK;
 }
 
-ALWAYS_INLINE int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
-                        aether_error *err) {
+ALWAYS_INLINE int fetch_blocks(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                               aether_error *err) {
     for (uint64_t at = 0; at < n; at += BLOCK) {
         int rc = fetch_block(t, positions + at, n - at < BLOCK ? n - at : BLOCK, ids + at, err);
         if (rc)
@@ -116,12 +116,12 @@ ALWAYS_INLINE int fetch(const aether_topology *t, const uint64_t *positions, uin
 
 static int fetch_portable(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
                           aether_error *err) {
-    return fetch(t, positions, n, ids, err);
+    return fetch_blocks(t, positions, n, ids, err);
 }
 
 #define BLOCK_OPS(how)                                                                                       \
     {                                                                                                        \
-        .locate = ae_arrays_locate, .prefetch = prefetch, .fetch = fetch_##how,                              \
+        .locate = ae_arrays_locate, .prefetch = compressed_prefetch, .fetch = fetch_##how,                   \
         .edge_ids = ae_arrays_edge_ids, .memory = ae_arrays_memory, .destroy = ae_arrays_free,               \
     }
 
@@ -130,7 +130,7 @@ static const ae_topology_ops ops_portable = BLOCK_OPS(portable);
 #if defined(__x86_64__)
 __attribute__((target("popcnt"))) static int fetch_popcnt(const aether_topology *t, const uint64_t *positions,
                                                           uint64_t n, uint64_t *ids, aether_error *err) {
-    return fetch(t, positions, n, ids, err);
+    return fetch_blocks(t, positions, n, ids, err);
 }
 
 static const ae_topology_ops ops_popcnt = BLOCK_OPS(popcnt);
@@ -149,7 +149,7 @@ int ae_arrays_fetch_blocks(const aether_topology *t, const uint64_t *positions, 
     return choose_ops()->fetch(t, positions, n, ids, err);
 }
 
-static int check_blocks(const aether_lists *lists, const aether_blocks *b, aether_error *err) {
+static int check_compressed_blocks(const aether_lists *lists, const aether_blocks *b, aether_error *err) {
     uint64_t expected = ae_block_groups(lists->num_edges) * sizeof(ae_block_group);
     if (lists->indices || !b || !b->index || (!b->blocks && lists->num_edges))
         return ae_error_set(err, AETHER_E_INVALID, "compressed lists have blocks and an index, no indices");
@@ -170,7 +170,7 @@ static int check_blocks(const aether_lists *lists, const aether_blocks *b, aethe
 int aether_topology_create_compressed(const aether_lists *lists, const aether_blocks *blocks,
                                       aether_topology **out, aether_error *err) {
     int rc = ae_arrays_check(lists, err);
-    rc = rc ? rc : check_blocks(lists, blocks, err);
+    rc = rc ? rc : check_compressed_blocks(lists, blocks, err);
     if (rc)
         return rc;
     ae_arrays *a = malloc(sizeof *a);

@@ -56,7 +56,7 @@ static int copy_block(const copying *c, uint64_t at, aether_error *err) {
     return AETHER_OK;
 }
 
-static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
+static void copy_id_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     copying *c = ctx;
     uint64_t at = chunk * CHUNK, end = ae_min_u64(at + CHUNK, c->n);
     (void)worker;
@@ -73,8 +73,8 @@ static void copy_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
         }
 }
 
-static int check_call(const aether_topology *t, const void *out, uint64_t n, uint32_t id_bytes,
-                      aether_error *err) {
+static int check_copying(const aether_topology *t, const void *out, uint64_t n, uint32_t id_bytes,
+                         aether_error *err) {
     if (!t || (!out && n) || (id_bytes != 4 && id_bytes != 8))
         return ae_error_set(err, AETHER_E_INVALID, "a topology, out, and id_bytes of 4 or 8 are needed");
     if (id_bytes == 4 && t->num_minor > (uint64_t)UINT32_MAX + 1)
@@ -82,12 +82,12 @@ static int check_call(const aether_topology *t, const void *out, uint64_t n, uin
     return AETHER_OK;
 }
 
-static int run(copying *c, aether_error *err) {
+static int run_copying(copying *c, aether_error *err) {
     const uint64_t n = c->n;
     atomic_init(&c->bad, NONE);
     atomic_init(&c->cancelled, 0);
     ae_task_begin(c->task, n);
-    ae_pool_run(copy_chunk, c, n / CHUNK + (n % CHUNK != 0), 0);
+    ae_pool_run(copy_id_chunk, c, n / CHUNK + (n % CHUNK != 0), 0);
     if (atomic_load(&c->cancelled))
         return ae_error_set(err, AETHER_E_CANCELLED, "reading ids was cancelled");
     uint64_t bad = atomic_load(&c->bad);
@@ -104,16 +104,16 @@ static int run(copying *c, aether_error *err) {
 int aether_topology_ids(const aether_topology *t, const int64_t *positions, uint64_t n, void *out,
                         uint32_t id_bytes, aether_task *task, aether_error *err) {
     copying c = {.t = t, .positions = positions, .n = n, .out = out, .id_bytes = id_bytes, .task = task};
-    int rc = check_call(t, out, n, id_bytes, err);
+    int rc = check_copying(t, out, n, id_bytes, err);
     if (!rc && n && !positions)
         return ae_error_set(err, AETHER_E_INVALID, "positions are needed");
-    return rc || !n ? rc : run(&c, err);
+    return rc || !n ? rc : run_copying(&c, err);
 }
 
 int aether_topology_ids_from(const aether_topology *t, uint64_t begin, uint64_t n, void *out,
                              uint32_t id_bytes, aether_task *task, aether_error *err) {
     copying c = {.t = t, .begin = begin, .n = n, .out = out, .id_bytes = id_bytes, .task = task};
-    int rc = check_call(t, out, n, id_bytes, err);
+    int rc = check_copying(t, out, n, id_bytes, err);
     if (rc)
         return rc;
     if (!ae_topology_is_dense(t))
@@ -125,5 +125,5 @@ int aether_topology_ids_from(const aether_topology *t, uint64_t begin, uint64_t 
         return ae_error_at(err, AETHER_E_RANGE, (int64_t)begin, (int64_t)n,
                            "%" PRIu64 " positions from %" PRIu64 " on are not below %" PRIu64, n, begin,
                            t->end_positions);
-    return run(&c, err);
+    return run_copying(&c, err);
 }

@@ -72,7 +72,7 @@ static uint64_t cost(const widths *w, int32_t i, uint32_t j) {
 
 /* Find the cheapest way to write the values with `classes` widths, by dynamic programming;
  * return its bits. */
-static uint64_t cut(const widths *w, uint32_t classes, uint8_t *chosen) {
+static uint64_t cut_into_widths(const widths *w, uint32_t classes, uint8_t *chosen) {
     uint64_t best[AE_BLOCK_CLASSES][MAX_WIDTHS];
     uint8_t from[AE_BLOCK_CLASSES][MAX_WIDTHS];
     for (uint32_t j = 0; j < w->n; j++)
@@ -106,7 +106,7 @@ static bool choose_widths(plan *p, uint64_t before, uint64_t limit) {
         uint8_t chosen[AE_BLOCK_CLASSES];
         if (classes > w.n || head + w.sum >= p->bits)
             break;
-        uint64_t bits = head + cut(&w, classes, chosen);
+        uint64_t bits = head + cut_into_widths(&w, classes, chosen);
         if (bits < p->bits) {
             p->bits = bits;
             p->class_bits = class_bits;
@@ -118,7 +118,7 @@ static bool choose_widths(plan *p, uint64_t before, uint64_t limit) {
 
 /* ---- kinds of values ----------------------------------------------------------------------- */
 
-static uint64_t id_at(const void *ids, uint32_t id_bytes, uint32_t i) {
+static uint64_t block_id_at(const void *ids, uint32_t id_bytes, uint32_t i) {
     return id_bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
 }
 
@@ -155,7 +155,7 @@ static void make_differences(plan *p, const uint64_t *ids) {
 }
 
 /* Return false if values of this kind take `limit` bits or more. */
-static bool make(plan *p, uint32_t kind, const uint64_t *ids, uint32_t n, uint64_t limit) {
+static bool make_values(plan *p, uint32_t kind, const uint64_t *ids, uint32_t n, uint64_t limit) {
     *p = (plan){.kind = kind, .count = n};
     p->base = kind == AE_BLOCK_ABOVE ? smallest(ids, n) : kind == AE_BLOCK_AROUND ? middle(ids, n) : ids[0];
     if (kind == AE_BLOCK_DIFFERENCE)
@@ -177,7 +177,7 @@ typedef struct bits {
     uint64_t position;
 } bits;
 
-static void put(bits *b, uint64_t value, uint32_t width) {
+static void put_bits(bits *b, uint64_t value, uint32_t width) {
     uint64_t shift = b->position % 64, *word = &b->words[b->position / 64];
     word[0] |= value << shift;
     if (shift + width > 64)
@@ -202,7 +202,7 @@ static uint64_t write_block(const plan *p, uint32_t id_bytes, uint8_t *out) {
             class ++;
         classes[0][i / 64] |= (class & 1) << i % 64;
         classes[1][i / 64] |= (class >> 1) << i % 64;
-        put(&values, p->values[i], p->width[class]);
+        put_bits(&values, p->values[i], p->width[class]);
     }
     *at++ = (uint8_t)(p->kind | p->class_bits << 2);
     memcpy(at, &p->base, id_bytes);
@@ -221,11 +221,11 @@ uint64_t ae_block_encode(const void *ids, uint32_t id_bytes, uint32_t count, uin
     uint64_t wide[AE_BLOCK] = {0};
     plan plans[2], *best = &plans[0], *other = &plans[1];
     for (uint32_t i = 0; i < count; i++)
-        wide[i] = id_at(ids, id_bytes, i);
-    make(best, AE_BLOCK_ABOVE, wide, count, NONE);
+        wide[i] = block_id_at(ids, id_bytes, i);
+    make_values(best, AE_BLOCK_ABOVE, wide, count, NONE);
     for (uint32_t kind = AE_BLOCK_AROUND; kind <= AE_BLOCK_DIFFERENCE; kind++) {
         uint64_t handicap = kind == AE_BLOCK_DIFFERENCE ? best->bits / 8 : 0;
-        if (make(other, kind, wide, count, best->bits - handicap)) {
+        if (make_values(other, kind, wide, count, best->bits - handicap)) {
             plan *worse = best;
             best = other;
             other = worse;

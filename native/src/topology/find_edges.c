@@ -45,7 +45,7 @@ static uint64_t first_pair(const find *f, uint64_t from, uint64_t to, uint64_t i
     return from;
 }
 
-static void keep(find *f, uint64_t pair, uint64_t position) {
+static void keep_hit(find *f, uint64_t pair, uint64_t position) {
     if (f->hits < f->capacity) {
         f->pairs[f->hits] = pair;
         f->positions[f->hits] = position;
@@ -58,7 +58,7 @@ static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t positio
                            uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t p = first_pair(f, from, to, ids[i]); p < to && (uint64_t)f->minor[p] == ids[i]; p++)
-            keep(f, p, position + i);
+            keep_hit(f, p, position + i);
 }
 
 static int search_list(find *f, ae_list list, uint64_t from, uint64_t to, aether_task *task,
@@ -92,8 +92,8 @@ static int search_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uin
     return AETHER_OK;
 }
 
-static int check_pairs(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
-                       aether_task *task, aether_error *err) {
+static int check_asked_pairs(const aether_topology *t, const int64_t *major, const int64_t *minor, uint64_t n,
+                             aether_task *task, aether_error *err) {
     for (uint64_t i = 0; i < n; i++) {
         int rc = i % AE_TASK_ITEMS ? AETHER_OK : ae_task_check(task, "looking up edges", err);
         if (!rc)
@@ -166,7 +166,7 @@ int aether_find_edges(const aether_topology *t, const aether_edge_search *search
         return rc;
     find f = {t, s->minor, s->pairs, s->positions, s->capacity, 0};
     aether_guard();
-    rc = check_pairs(t, s->major, s->minor, s->n, task, err);
+    rc = check_asked_pairs(t, s->major, s->minor, s->n, task, err);
     ae_task_begin(task, s->n);
     if (!rc)
         rc = ae_list_reader_pays(t) ? search_together(&f, s->major, s->n, task, err)

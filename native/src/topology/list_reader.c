@@ -39,7 +39,7 @@ typedef struct part {
 } part;
 
 /* Take at most `room` entries of the current list. */
-static uint64_t step(const ae_list *lists, part *p, uint64_t room, ae_list *out) {
+static uint64_t take_of_list(const ae_list *lists, part *p, uint64_t room, ae_list *out) {
     const ae_list list = lists[p->at];
     const uint64_t left = list.degree - p->done, n = left < room ? left : room;
     *out = (ae_list){list.start + p->done, n};
@@ -49,24 +49,25 @@ static uint64_t step(const ae_list *lists, part *p, uint64_t room, ae_list *out)
     return n;
 }
 
-static uint64_t fill(const ae_list *lists, uint64_t n, part *p, uint64_t room, uint64_t *positions) {
+static uint64_t fill_positions(const ae_list *lists, uint64_t n, part *p, uint64_t room,
+                               uint64_t *positions) {
     uint64_t count = 0;
     while (p->at < n && count < room) {
         ae_list some;
-        step(lists, p, room - count, &some);
+        take_of_list(lists, p, room - count, &some);
         for (uint64_t i = 0; i < some.degree; i++)
             positions[count++] = some.start + i;
     }
     return count;
 }
 
-static int hand_out(const ae_list *lists, part *p, uint64_t *ids, uint64_t count, ae_list_visitor visit,
-                    void *ctx, aether_error *err) {
+static int visit_fetched(const ae_list *lists, part *p, uint64_t *ids, uint64_t count, ae_list_visitor visit,
+                         void *ctx, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t used = 0; !rc && used < count;) {
         const uint64_t list = p->at;
         ae_list some;
-        step(lists, p, count - used, &some);
+        take_of_list(lists, p, count - used, &some);
         if (some.degree)
             rc = visit(ctx, list, some.start, ids + used, some.degree, err);
         used += some.degree;
@@ -85,10 +86,10 @@ int ae_list_reader_lists(ae_list_reader *r, const aether_topology *t, const ae_l
         rc = ae_scratch_reserve(&r->ids, room * sizeof(uint64_t), 0, err);
     part filled = {0, 0}, used = {0, 0};
     while (!rc && room && filled.at < n) {
-        uint64_t count = fill(lists, n, &filled, room, r->positions.data);
+        uint64_t count = fill_positions(lists, n, &filled, room, r->positions.data);
         rc = ae_list_reader_fetch(r, t, r->positions.data, count, r->ids.data, task, err);
         if (!rc)
-            rc = hand_out(lists, &used, r->ids.data, count, visit, ctx, err);
+            rc = visit_fetched(lists, &used, r->ids.data, count, visit, ctx, err);
     }
     return rc;
 }

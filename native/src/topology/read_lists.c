@@ -25,15 +25,15 @@
 
 /* Return the first node from `node` on whose list may hold something; `end`, of the nodes that were seen
  * to be such, is moved on. */
-static uint64_t skip_empty(const aether_topology *t, uint64_t node, uint64_t *end) {
+static uint64_t skip_to_written(const aether_topology *t, uint64_t node, uint64_t *end) {
     if (node < *end)
         return node;
     *end = t->num_major;
     return t->ops->written ? t->ops->written(t, node, end) : node;
 }
 
-static int locate_some(const aether_topology *t, uint64_t node, uint64_t n, ae_list *lists,
-                       aether_error *err) {
+static int locate_from_node(const aether_topology *t, uint64_t node, uint64_t n, ae_list *lists,
+                            aether_error *err) {
     uint64_t nodes[LISTS];
     for (uint64_t i = 0; i < n; i++)
         nodes[i] = node + i;
@@ -50,7 +50,7 @@ int aether_topology_ends(const aether_topology *t, uint64_t first, uint64_t n, u
     uint64_t written = 0;
     for (uint64_t done = 0; done < n;) {
         ae_list lists[LISTS];
-        const uint64_t node = skip_empty(t, first + done, &written);
+        const uint64_t node = skip_to_written(t, first + done, &written);
         const uint64_t empty = node - first < n ? node - first : n;
         int rc = ae_task_check(task, "reading lists", err);
         for (; done < empty; done++)
@@ -58,7 +58,7 @@ int aether_topology_ends(const aether_topology *t, uint64_t first, uint64_t n, u
         uint64_t some = n - done < LISTS ? n - done : LISTS;
         some = some && written - node < some ? written - node : some;
         if (!rc && some)
-            rc = locate_some(t, node, some, lists, err);
+            rc = locate_from_node(t, node, some, lists, err);
         if (rc)
             return rc;
         for (uint64_t i = 0; i < some; i++)
@@ -86,7 +86,7 @@ typedef struct run {
     uint64_t positions[ENTRIES], ahead[ENTRIES];
 } run;
 
-static void add(run *r, uint64_t start, uint64_t first, uint64_t n) {
+static void add_positions(run *r, uint64_t start, uint64_t first, uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         r->positions[r->n + i] = start + first + i;
     r->n += n;
@@ -99,20 +99,20 @@ static int next_run(walk *w, uint64_t most, run *r, aether_error *err) {
     most = most < ENTRIES ? most : ENTRIES;
     while (r->n < most && w->at.node < w->t->num_major) {
         if (w->at.node >= w->first + w->count) {
-            w->at.node = skip_empty(w->t, w->at.node, &w->written);
+            w->at.node = skip_to_written(w->t, w->at.node, &w->written);
             if (w->at.node >= w->t->num_major)
                 break;
             const uint64_t end = w->written < w->t->num_major ? w->written : w->t->num_major;
             w->first = w->at.node;
             w->count = end - w->first < LISTS ? end - w->first : LISTS;
-            const int rc = locate_some(w->t, w->first, w->count, w->lists, err);
+            const int rc = locate_from_node(w->t, w->first, w->count, w->lists, err);
             if (rc)
                 return rc;
         }
         const ae_list list = w->lists[w->at.node - w->first];
         const uint64_t left = list.degree > w->at.entry ? list.degree - w->at.entry : 0;
         const uint64_t some = left < most - r->n ? left : most - r->n;
-        add(r, list.start, w->at.entry, some);
+        add_positions(r, list.start, w->at.entry, some);
         w->at = some == left ? (aether_list_place){w->at.node + 1, 0}
                              : (aether_list_place){w->at.node, w->at.entry + some};
     }
@@ -148,7 +148,7 @@ static int copy(const aether_topology *t, const aether_entry_column *column, uin
     return AETHER_OK;
 }
 
-static int check(const aether_topology *t, const aether_entry_column *column, aether_error *err) {
+static int check_read_column(const aether_topology *t, const aether_entry_column *column, aether_error *err) {
     const uint32_t what = column->what, item_bytes = column->item_bytes;
     if (what > AETHER_READ_TIMES || (item_bytes != 4 && item_bytes != 8) ||
         (what == AETHER_READ_TIMES && item_bytes != 8))
@@ -170,7 +170,7 @@ int aether_topology_read(const aether_topology *t, const aether_entry_columns *c
     *count = 0;
     int rc = ae_options_check(columns, sizeof *columns, "aether_entry_columns", err);
     for (uint64_t i = 0; !rc && i < columns->num_columns; i++)
-        rc = check(t, &columns->columns[i], err);
+        rc = check_read_column(t, &columns->columns[i], err);
     if (rc)
         return rc;
     const uint64_t capacity = columns->capacity;

@@ -59,7 +59,7 @@ uint64_t aether_topology_kept(const aether_topology *t) {
     return t->ops->kept ? t->ops->kept(t) : 0;
 }
 
-static int check_node(const aether_topology *t, int64_t node, uint64_t i, aether_error *err) {
+static int check_node_id(const aether_topology *t, int64_t node, uint64_t i, aether_error *err) {
     if (node >= 0 && (uint64_t)node < t->num_major)
         return AETHER_OK;
     return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, node,
@@ -67,10 +67,10 @@ static int check_node(const aether_topology *t, int64_t node, uint64_t i, aether
                        (int64_t)t->num_major - 1);
 }
 
-static int list_of(const aether_topology *t, const int64_t *nodes, uint64_t i, ae_list *list,
-                   aether_error *err) {
+static int locate_node(const aether_topology *t, const int64_t *nodes, uint64_t i, ae_list *list,
+                       aether_error *err) {
     uint64_t node = nodes ? (uint64_t)nodes[i] : i;
-    int rc = check_node(t, (int64_t)node, i, err);
+    int rc = check_node_id(t, (int64_t)node, i, err);
     return rc ? rc : t->ops->locate(t, &node, 1, list, err);
 }
 
@@ -81,7 +81,7 @@ int aether_topology_degrees(const aether_topology *t, const int64_t *nodes, uint
         ae_list list;
         int rc = i % NODES ? AETHER_OK : ae_task_check(task, "reading degrees", err);
         if (!rc)
-            rc = list_of(t, nodes, i, &list, err);
+            rc = locate_node(t, nodes, i, &list, err);
         if (rc)
             return rc;
         out[i] = (int64_t)list.degree;
@@ -134,7 +134,7 @@ int aether_topology_neighbors(const aether_topology *t, const aether_list_reques
     ae_task_begin(task, r->capacity);
     for (uint64_t i = 0; i < r->n; i++) {
         ae_list list;
-        rc = list_of(t, r->nodes, i, &list, err);
+        rc = locate_node(t, r->nodes, i, &list, err);
         if (rc)
             return rc;
         if (list.degree > r->capacity - used)

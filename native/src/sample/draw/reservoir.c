@@ -19,7 +19,7 @@ static void replace_top(ae_candidate *heap, uint64_t n, ae_candidate c) {
     heap[i] = c;
 }
 
-static void push(ae_candidate *heap, uint64_t n, ae_candidate c) {
+static void push_candidate(ae_candidate *heap, uint64_t n, ae_candidate c) {
     uint64_t i = n;
     for (; i > 0 && heap[(i - 1) / 2].key < c.key; i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];
@@ -29,7 +29,7 @@ static void push(ae_candidate *heap, uint64_t n, ae_candidate c) {
 void ae_reservoir_put(ae_reservoir *r, double weight, double u, uint64_t item) {
     ae_candidate c = {-log(u) / weight, item};
     if (r->count < r->capacity)
-        push(r->heap, r->count++, c);
+        push_candidate(r->heap, r->count++, c);
     else if (c.key < r->heap[0].key)
         replace_top(r->heap, r->capacity, c);
 }

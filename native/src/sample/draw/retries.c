@@ -8,7 +8,7 @@ static uint64_t held(ae_value_cache *const *p, uint32_t n) {
     return total;
 }
 
-static void clear(ae_value_cache *const *p, uint32_t n) {
+static void clear_value_caches(ae_value_cache *const *p, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         ae_value_cache_clear(p[i]);
 }
@@ -87,7 +87,7 @@ int ae_retries_round(ae_retries *r, uint64_t count, ae_value_cache *const *p, ui
     const uint64_t end = r->sorted ? ends_of(r)[r->upto - 1] : count;
     int rc = try_waiting(r, try, ctx, err);
     if (!rc && !r->num_waiting && held(p, num_caches) >= most)
-        clear(p, num_caches);
+        clear_value_caches(p, num_caches);
     for (; !rc && r->next < end && (!r->num_waiting || held(p, num_caches) < most); r->next++) {
         const uint64_t node = r->sorted ? nodes_of(r)[r->next] : r->next;
         rc = try(ctx, node, false, err);

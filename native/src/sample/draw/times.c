@@ -15,8 +15,8 @@ void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
         out[i] = ae_time_of_double(times[i]);
 }
 
-static int id_at(const ae_times *times, const aether_topology *t, uint64_t position, uint64_t *id,
-                 aether_error *err) {
+static int neighbor_at(const ae_times *times, const aether_topology *t, uint64_t position, uint64_t *id,
+                       aether_error *err) {
     const void *value;
     if (!times->ids)
         return t->ops->fetch(t, &position, 1, id, err);
@@ -32,7 +32,7 @@ static inline int edge_at(const aether_topology *t, uint64_t position, uint64_t 
     return t->edge_ids_are_positions ? AETHER_OK : t->ops->edge_ids(t, &position, 1, edge, err);
 }
 
-static int bad_edge(const aether_topology *t, uint64_t position, uint64_t edge, aether_error *err) {
+static int bad_timed_edge(const aether_topology *t, uint64_t position, uint64_t edge, aether_error *err) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
                        "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
                        t->end_edge_ids);
@@ -45,9 +45,9 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
     if (times->by == AE_TIMES_BY_EDGE) {
         rc = edge_at(t, position, &at, err);
         if (!rc && at >= t->end_edge_ids)
-            return bad_edge(t, position, at, err);
+            return bad_timed_edge(t, position, at, err);
     } else if (times->by == AE_TIMES_BY_NODE) {
-        rc = id_at(times, t, position, &at, err);
+        rc = neighbor_at(times, t, position, &at, err);
     } else {
         return t->ops->times(t, &position, 1, out, err);
     }
@@ -116,7 +116,7 @@ static int times_at(const ae_times *times, const aether_topology *t, const uint6
         rc = t->ops->edge_ids(t, positions, n, at, err);
         for (uint64_t i = 0; !rc && i < n; i++)
             if (at[i] >= t->end_edge_ids)
-                rc = bad_edge(t, positions[i], at[i], err);
+                rc = bad_timed_edge(t, positions[i], at[i], err);
     }
     if (rc)
         return rc;
@@ -156,7 +156,7 @@ static int count_rests_of_edges(const ae_times *times, const aether_topology *t,
         const uint64_t begin = lists[i].start + counts[i], end = lists[i].start + high[i];
         uint64_t seen = 0;
         if (end > t->end_edge_ids)
-            return bad_edge(t, end - 1, end - 1, err);
+            return bad_timed_edge(t, end - 1, end - 1, err);
         for (uint64_t at = begin; at < end; at++)
             seen += value_at(times, at) <= bounds[i];
         counts[i] += seen;
@@ -276,7 +276,7 @@ static bool is_time(const ae_times *times, int64_t time) {
     return !times->is_double || (time >= ae_time_of_double(-INFINITY) && time <= ae_time_of_double(INFINITY));
 }
 
-static int check_node(const check *c, uint64_t node, bool *sorted, aether_error *err) {
+static int check_node_times(const check *c, uint64_t node, bool *sorted, aether_error *err) {
     ae_list list;
     int64_t last = INT64_MIN, time = INT64_MIN;
     int rc = c->t->ops->locate(c->t, &node, 1, &list, err);
@@ -289,7 +289,7 @@ static int check_node(const check *c, uint64_t node, bool *sorted, aether_error 
     return rc;
 }
 
-static void note(check *c, int rc, uint64_t node, const aether_error *err) {
+static void note_checked_node(check *c, int rc, uint64_t node, const aether_error *err) {
     int none = AETHER_OK;
     if (rc && __atomic_compare_exchange_n(&c->rc, &none, rc, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         if (c->err)
@@ -302,7 +302,7 @@ static void note(check *c, int rc, uint64_t node, const aether_error *err) {
         ;
 }
 
-static void check_block(void *ctx, uint64_t block, uint32_t worker) {
+static void check_node_block(void *ctx, uint64_t block, uint32_t worker) {
     (void)worker;
     check *c = ctx;
     uint64_t from = block * CHECK_NODES, to = from + CHECK_NODES;
@@ -313,9 +313,9 @@ static void check_block(void *ctx, uint64_t block, uint32_t worker) {
     for (uint64_t node = from; node < to; node++) {
         aether_error err = {0};
         bool sorted;
-        int rc = check_node(c, node, &sorted, &err);
+        int rc = check_node_times(c, node, &sorted, &err);
         if (rc || !sorted) {
-            note(c, rc, node, &err);
+            note_checked_node(c, rc, node, &err);
             return;
         }
     }
@@ -333,7 +333,7 @@ int aether_check_times(const aether_relation *relation, aether_task *task, aethe
         return ae_error_set(err, AETHER_E_INVALID, "times are int64 or float64, of edges or nodes");
     aether_guard();
     ae_task_begin(task, t->num_major);
-    ae_pool_run(check_block, &c, t->num_major / CHECK_NODES + 1, 0);
+    ae_pool_run(check_node_block, &c, t->num_major / CHECK_NODES + 1, 0);
     if (c.rc)
         return c.rc;
     if (ae_task_cancelled(task))

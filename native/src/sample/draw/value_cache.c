@@ -20,7 +20,7 @@ void ae_value_cache_clear(ae_value_cache *c) {
     c->count = c->read = 0;
 }
 
-static int reserve(ae_value_cache *c, aether_error *err) {
+static int reserve_page(ae_value_cache *c, aether_error *err) {
     const uint64_t bound = c->count + 1;
     const uint64_t pages = (c->values->count >> c->values->shift) + 1;
     if (bound <= c->room)
@@ -36,8 +36,8 @@ static int reserve(ae_value_cache *c, aether_error *err) {
     return rc;
 }
 
-static int place_of(ae_value_cache *c, uint64_t page, uint64_t *place, aether_error *err) {
-    int rc = reserve(c, err);
+static int place_page(ae_value_cache *c, uint64_t page, uint64_t *place, aether_error *err) {
+    int rc = reserve_page(c, err);
     if (rc)
         return rc;
     *place = ae_idmap_add(&c->map, page, (uint32_t)c->count);
@@ -49,7 +49,7 @@ static int place_of(ae_value_cache *c, uint64_t page, uint64_t *place, aether_er
 int ae_value_cache_find(ae_value_cache *c, uint64_t at, const void **out, aether_error *err) {
     const uint32_t shift = c->values->shift;
     uint64_t place;
-    int rc = place_of(c, at >> shift, &place, err);
+    int rc = place_page(c, at >> shift, &place, err);
     if (rc)
         return rc;
     const uint64_t inside = (at & ((UINT64_C(1) << shift) - 1)) << (AE_VALUE_PAGE_SHIFT - shift);
@@ -62,7 +62,7 @@ int ae_value_cache_ask(ae_value_cache *c, uint64_t at, uint64_t n, aether_error 
     int rc = AETHER_OK;
     for (uint64_t page = at >> shift; !rc && n && page <= (at + n - 1) >> shift; page++) {
         uint64_t place;
-        rc = place_of(c, page, &place, err);
+        rc = place_page(c, page, &place, err);
     }
     return rc;
 }

@@ -121,7 +121,7 @@ static int changed(ae_list list, aether_error *err) {
                        list.start);
 }
 
-static int draw_all(ae_weight_reader *r, uint64_t drawable, uint64_t *out, aether_error *err) {
+static int draw_all_drawable(ae_weight_reader *r, uint64_t drawable, uint64_t *out, aether_error *err) {
     uint64_t n = 0;
     int rc;
     while (!(rc = ae_weights_next(r, err)) && r->n)
@@ -230,7 +230,7 @@ typedef struct few {
     uint64_t count, drawn, draws;
 } few;
 
-static bool is_excluded(ae_exclusions exclusions, uint64_t position) {
+static bool is_excluded_position(ae_exclusions exclusions, uint64_t position) {
     uint64_t at = ae_exclusions_below(exclusions.positions, exclusions.count, position);
     return at < exclusions.count && exclusions.positions[at] == position;
 }
@@ -258,7 +258,7 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
         if (rc)
             return rc;
         const uint64_t position = whole.start + entry;
-        if (position - list.start < list.degree && !is_excluded(f->l->exclusions, position) &&
+        if (position - list.start < list.degree && !is_excluded_position(f->l->exclusions, position) &&
             (f->replace || !ae_position_set_add(&f->seen, position)))
             out[f->drawn++] = position;
     }
@@ -306,7 +306,7 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void sort(uint64_t *values, uint64_t n) {
+static void sort_positions(uint64_t *values, uint64_t n) {
     if (n > 64) {
         qsort(values, n, sizeof *values, by_value);
         return;
@@ -324,7 +324,7 @@ static int draw_some(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
     few f = {.l = l, .replace = replace, .count = count};
     int rc = try_few(&f, drawable, stream, scratch, out, err);
     if (!rc && !replace)
-        sort(out, f.drawn);
+        sort_positions(out, f.drawn);
     if (!rc && f.drawn < count) {
         ae_weight_reader r;
         ae_exclusions drawn = {out, replace ? 0 : f.drawn};
@@ -333,7 +333,7 @@ static int draw_some(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
         rc = replace ? draw_replaced(&r, drawable, left, stream, f.draws, scratch, rest, err)
                      : draw_distinct(&r, left, stream, f.draws, scratch, rest, err);
         if (!rc && !replace)
-            sort(out, count);
+            sort_positions(out, count);
     }
     return rc;
 }
@@ -349,5 +349,5 @@ int ae_weighted_draw(const ae_weighted_list *l, uint64_t drawable, uint64_t coun
     }
     ae_weight_reader r;
     ae_weights_open(&r, l->weights, l->t, l->list, l->exclusions, (ae_exclusions){0});
-    return draw_all(&r, drawable, out, err);
+    return draw_all_drawable(&r, drawable, out, err);
 }

@@ -19,7 +19,7 @@ static int by_start(const void *a, const void *b) {
 }
 
 /* Copy the lists that fit, without those that are a part of one before; return their number. */
-static uint64_t choose(const ae_list *lists, uint64_t n, ae_list *out, uint64_t *total) {
+static uint64_t choose_known_lists(const ae_list *lists, uint64_t n, ae_list *out, uint64_t *total) {
     uint64_t found = 0, kept = 0, held = 0;
     for (uint64_t i = 0; i < n; i++)
         if (lists[i].degree && lists[i].degree <= MOST_KNOWN - held) {
@@ -49,7 +49,7 @@ int ae_weights_know(ae_weights *w, const aether_topology *t, const ae_list *list
     ae_list *own = scratch->data;
     uint64_t *at = (uint64_t *)(void *)(own + n), *positions = at + n, next = 0;
     double *values = (double *)(void *)(positions + most);
-    const uint64_t kept = choose(lists, n, own, &total);
+    const uint64_t kept = choose_known_lists(lists, n, own, &total);
     for (uint64_t i = 0; i < kept; i++) {
         at[i] = next;
         for (uint64_t j = 0; j < own[i].degree; j++)
@@ -94,20 +94,20 @@ void ae_weights_rewind(ae_weight_reader *r) {
     r->at = r->n = r->next_exclusion = r->next_drawn = 0;
 }
 
-static int bad_edge(const ae_weight_reader *r, uint64_t i, uint64_t edge, aether_error *err) {
+static int bad_weighted_edge(const ae_weight_reader *r, uint64_t i, uint64_t edge, aether_error *err) {
     uint64_t position = r->list.start + r->at + i;
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
                        "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
                        r->t->end_edge_ids);
 }
 
-static int bad_weight(uint64_t edge, double weight, aether_error *err) {
+static int bad_edge_weight(uint64_t edge, double weight, aether_error *err) {
     return ae_error_at(err, AETHER_E_INVALID, (int64_t)edge, 0,
                        "the weight of edge %" PRIu64 " is %g: weights are finite and not negative", edge,
                        weight);
 }
 
-static double weight_of(const ae_weight_reader *r, uint64_t edge) {
+static double edge_weight(const ae_weight_reader *r, uint64_t edge) {
     return r->weights->is_double ? ((const double *)r->weights->values)[edge]
                                  : (double)((const float *)r->weights->values)[edge];
 }
@@ -133,7 +133,7 @@ static int read_cached(ae_weight_reader *r, aether_error *err) {
             return rc;
         r->block[i] = r->weights->is_double ? *(const double *)value : (double)*(const float *)value;
         if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
-            return bad_weight(first + i, r->block[i], err);
+            return bad_edge_weight(first + i, r->block[i], err);
     }
     return AETHER_OK;
 }
@@ -152,7 +152,7 @@ static int read_in_place(ae_weight_reader *r, aether_error *err) {
         good &= r->block[i] >= 0 && r->block[i] <= DBL_MAX;
     for (uint64_t i = 0; !good && i < r->n; i++)
         if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
-            return bad_weight(first + i, r->block[i], err);
+            return bad_edge_weight(first + i, r->block[i], err);
     return AETHER_OK;
 }
 
@@ -160,7 +160,7 @@ static int read_in_place(ae_weight_reader *r, aether_error *err) {
 static int bad_own_weight(const ae_weight_reader *r, uint64_t position, double weight, aether_error *err) {
     uint64_t edge;
     int rc = r->t->ops->edge_ids(r->t, &position, 1, &edge, err);
-    return rc ? rc : bad_weight(edge, weight, err);
+    return rc ? rc : bad_edge_weight(edge, weight, err);
 }
 
 static int ask_topology(ae_weight_reader *r, aether_error *err) {
@@ -188,10 +188,10 @@ static int read_by_edge_id(ae_weight_reader *r, aether_error *err) {
         return rc;
     for (uint64_t i = 0; i < r->n; i++) {
         if (edges[i] >= r->t->end_edge_ids)
-            return bad_edge(r, i, edges[i], err);
-        r->block[i] = weight_of(r, edges[i]);
+            return bad_weighted_edge(r, i, edges[i], err);
+        r->block[i] = edge_weight(r, edges[i]);
         if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
-            return bad_weight(edges[i], r->block[i], err);
+            return bad_edge_weight(edges[i], r->block[i], err);
     }
     return AETHER_OK;
 }

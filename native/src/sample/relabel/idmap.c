@@ -47,7 +47,7 @@ static int wipe(const ae_scratch *memory, aether_task *task, aether_error *err) 
     return AETHER_OK;
 }
 
-static int clear(ae_idmap *m, uint64_t bytes, aether_task *task, aether_error *err) {
+static int clear_map(ae_idmap *m, uint64_t bytes, aether_task *task, aether_error *err) {
     if (bytes <= m->memory.bytes) {
         int rc = wipe(&m->memory, task, err);
         if (rc)
@@ -62,7 +62,7 @@ static int clear(ae_idmap *m, uint64_t bytes, aether_task *task, aether_error *e
 }
 
 /* A table that fits is kept, of whatever kind: changing it clears it. */
-static bool fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t num_keys) {
+static bool map_fits(const ae_idmap *m, uint64_t bound, uint64_t entries, uint64_t num_keys) {
     if (m->kind == AE_IDMAP_NONE || (uint64_t)m->base + bound >= UINT32_MAX)
         return false;
     if (m->kind == AE_IDMAP_DIRECT)
@@ -90,13 +90,13 @@ int ae_idmap_reserve(ae_idmap *m, uint64_t bound, uint64_t num_keys, const uint6
     uint64_t entries = bound < num_keys ? bound : num_keys;
     if (bound >= UINT32_MAX - 1)
         return ae_error_set(err, AETHER_E_LIMIT, "a sample holds at most 2^32 - 3 nodes");
-    if (fits(m, bound, entries, num_keys))
+    if (map_fits(m, bound, entries, num_keys))
         return AETHER_OK;
     ae_idmap_kind kind = choose_kind(entries, num_keys);
     /* An eighth more, so that slightly larger batches do not clear it again. */
     uint64_t capacity = kind == AE_IDMAP_DIRECT ? num_keys : hashed_capacity(entries + entries / 8);
     m->kind = AE_IDMAP_NONE; /* half cleared is not usable */
-    int rc = clear(m, capacity * slot_bytes(kind), task, err);
+    int rc = clear_map(m, capacity * slot_bytes(kind), task, err);
     if (rc)
         return rc;
     m->kind = kind;

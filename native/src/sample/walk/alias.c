@@ -15,7 +15,7 @@ typedef struct job {
     uint64_t *table;
 } job;
 
-static double weight_of(const job *j, uint64_t edge) {
+static double alias_weight(const job *j, uint64_t edge) {
     return j->dtype == AETHER_F32 ? (double)((const float *)j->weights)[edge]
                                   : ((const double *)j->weights)[edge];
 }
@@ -34,7 +34,7 @@ static int read_weights(const job *j, const aether_topology *t, ae_list list, do
                                    "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64
                                    ": the graph file is damaged (run `aethergraph verify`)",
                                    edges[i], positions[i], t->end_edge_ids);
-            out[done + i] = weight_of(j, edges[i]);
+            out[done + i] = alias_weight(j, edges[i]);
             if (!(out[done + i] >= 0 && out[done + i] <= DBL_MAX))
                 return ae_error_at(err, AETHER_E_INVALID, (int64_t)edges[i], 0,
                                    "the weight of edge %" PRIu64 " is %g: weights are finite and >= 0",
@@ -67,7 +67,7 @@ static uint64_t make_shares(const double *weights, uint64_t degree, uint64_t *sh
     return top;
 }
 
-static uint64_t entry_of(uint64_t threshold, uint64_t other) {
+static uint64_t alias_entry(uint64_t threshold, uint64_t other) {
     return other << 32 | threshold;
 }
 
@@ -82,7 +82,7 @@ static void fill_table(uint64_t *shares, uint64_t degree, uint64_t top, uint32_t
             stack[--large] = (uint32_t)i;
     while (small > 0 && large < degree) {
         uint32_t s = stack[--small], l = stack[large];
-        table[s] = entry_of(shares[s], l);
+        table[s] = alias_entry(shares[s], l);
         shares[l] -= ONE - shares[s];
         if (shares[l] < ONE) {
             large++;
@@ -90,16 +90,16 @@ static void fill_table(uint64_t *shares, uint64_t degree, uint64_t top, uint32_t
         }
     }
     for (; large < degree; large++)
-        table[stack[large]] = entry_of(ONE - 1, stack[large]);
+        table[stack[large]] = alias_entry(ONE - 1, stack[large]);
     /* Small shares are left over by rounding only; a place of weight zero stays undrawn. */
     while (small > 0) {
         uint32_t s = stack[--small];
-        table[s] = shares[s] ? entry_of(ONE - 1, s) : entry_of(0, top);
+        table[s] = shares[s] ? alias_entry(ONE - 1, s) : alias_entry(0, top);
     }
 }
 
-static int build_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list, ae_scratch *s,
-                      aether_error *err) {
+static int build_alias_list(const void *ctx, const aether_topology *t, uint64_t node, ae_list list,
+                            ae_scratch *s, aether_error *err) {
     const job *j = ctx;
     if (list.degree >= ONE / 2)
         return ae_error_at(err, AETHER_E_LIMIT, (int64_t)node, (int64_t)list.degree,
@@ -134,5 +134,5 @@ int aether_alias_build(const aether_topology *t, const void *weights, uint32_t d
     int rc = ae_topology_need_dense(t, "alias tables", err);
     if (!rc)
         rc = ae_topology_need_length(t, num_edges, err);
-    return rc ? rc : ae_visit_lists(t, build_list, &j, task, err);
+    return rc ? rc : ae_visit_lists(t, build_alias_list, &j, task, err);
 }

@@ -74,7 +74,8 @@ static int read_behind(const ae_walks *w, const ae_walkers *l, const ae_pending 
     return rc;
 }
 
-static int settle(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p, aether_error *err) {
+static int settle_attempt(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p,
+                          aether_error *err) {
     const bool take_near = w->rule.near > w->rule.far;
     uint64_t kept = 0, num_asking = 0;
     for (uint64_t k = 0; k < p->n; k++) {
@@ -133,7 +134,7 @@ static int add_place(const ae_walks *w, ae_walkers *l, uint64_t i, uint64_t plac
     return AETHER_OK;
 }
 
-static int add_up(const ae_walks *w, ae_walkers *l, uint64_t i, tally *sum, aether_error *err) {
+static int add_up_places(const ae_walks *w, ae_walkers *l, uint64_t i, tally *sum, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t place = 0; place < l->list[i].degree && !rc; place++) {
         rc = ae_task_check(w->task, "walking", err); /* each place may take the scan of a list */
@@ -154,12 +155,12 @@ static int add_up(const ae_walks *w, ae_walkers *l, uint64_t i, tally *sum, aeth
 
 static int choose_exactly(const ae_walks *w, ae_walkers *l, uint64_t i, aether_error *err) {
     tally all = {0, ~(unsigned __int128)0}, part = {0, 0};
-    int rc = add_up(w, l, i, &all, err);
+    int rc = add_up_places(w, l, i, &all, err);
     if (rc)
         return rc;
     double coin = (double)ae_walk_coin(ae_walk_draw(l->draw[i], AE_WALK_EXACT)) * 0x1p-53;
     part.stop = (unsigned __int128)((double)all.sum * coin);
-    return add_up(w, l, i, &part, err);
+    return add_up_places(w, l, i, &part, err);
 }
 
 static int give_up(const ae_walks *w, ae_walkers *l, uint64_t attempts, ae_pending *p, aether_error *err) {
@@ -179,6 +180,6 @@ static int give_up(const ae_walks *w, ae_walkers *l, uint64_t attempts, ae_pendi
 }
 
 int ae_node2vec_settle(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_pending *p, aether_error *err) {
-    int rc = settle(w, l, attempt, p, err);
+    int rc = settle_attempt(w, l, attempt, p, err);
     return rc || attempt < AE_WALK_ATTEMPTS ? rc : give_up(w, l, attempt, p, err);
 }

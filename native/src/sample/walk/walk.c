@@ -85,7 +85,7 @@ static int attempt_once(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_p
     return ae_walkers_fetch(w, l, p->position, p->n, p->id, err);
 }
 
-static int choose(const ae_walks *w, ae_walkers *l, ae_pending *p, aether_error *err) {
+static int choose_neighbors(const ae_walks *w, ae_walkers *l, ae_pending *p, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t attempt = 0; p->n && !rc; attempt++) {
         rc = ae_task_check(w->task, "walking", err); /* hubs take many attempts */
@@ -103,7 +103,7 @@ static int choose(const ae_walks *w, ae_walkers *l, ae_pending *p, aether_error 
     return rc;
 }
 
-static void finish(const ae_walks *w, const ae_walkers *l, uint64_t i, uint64_t column) {
+static void finish_walk(const ae_walks *w, const ae_walkers *l, uint64_t i, uint64_t column) {
     int64_t *row = w->out + l->walk[i] * (w->length + 1);
     for (uint64_t c = column; c <= w->length; c++)
         row[c] = w->pad ? -1 : (int64_t)l->node[i];
@@ -116,7 +116,7 @@ static void end_step(const ae_walks *w, ae_walkers *l, uint64_t column) {
         uint64_t walk = l->walk[i], node = l->node[i], next = l->next[i];
         if (l->list[i].degree == 0) {
             if (!w->restart) {
-                finish(w, l, i, column);
+                finish_walk(w, l, i, column);
                 continue;
             }
             next = (uint64_t)w->starts[walk];
@@ -135,7 +135,7 @@ static void end_step(const ae_walks *w, ae_walkers *l, uint64_t column) {
 
 static int step_freely(const ae_walks *w, ae_walkers *l, uint64_t step, ae_pending *p, aether_error *err) {
     begin_step(w, l, step, p);
-    int rc = choose(w, l, p, err);
+    int rc = choose_neighbors(w, l, p, err);
     if (!rc)
         end_step(w, l, step + 1);
     return rc;
@@ -147,7 +147,7 @@ static void close_dead_ends(const ae_walks *w, ae_walkers *l, uint64_t column, u
     uint64_t kept = 0;
     for (uint64_t i = 0; i < l->n; i++) {
         if (l->list[i].degree == 0) {
-            finish(w, l, i, column);
+            finish_walk(w, l, i, column);
             continue;
         }
         l->walk[kept] = l->walk[i];
@@ -255,7 +255,7 @@ static int check_rate(const char *name, double value, aether_error *err) {
     return ae_error_set(err, AETHER_E_INVALID, "%s = %g is not a positive number", name, value);
 }
 
-static int check_options(const aether_topology *t, const aether_walk_options *o, aether_error *err) {
+static int check_walk_options(const aether_topology *t, const aether_walk_options *o, aether_error *err) {
     int rc = check_rate("p", o->p, err);
     if (!rc)
         rc = check_rate("q", o->q, err);
@@ -293,7 +293,7 @@ int aether_random_walk(const aether_topology *t, const int64_t *starts, uint64_t
     if (__builtin_add_overflow(o->length, 1, &cells) || __builtin_mul_overflow(cells, n, &cells) ||
         cells > INT64_MAX / sizeof *out)
         return ae_error_set(err, AETHER_E_LIMIT, "walks of more than 2^60 nodes in all");
-    int rc = check_options(t, o, err);
+    int rc = check_walk_options(t, o, err);
     if (!rc)
         rc = check_starts(t, starts, n, err);
     if (rc || !n)

@@ -9,7 +9,7 @@
 
 #define PAGE ((uint64_t)1 << AE_PAGE_BITS)
 
-static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, aether_error *err) {
+static int find_bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, aether_error *err) {
     const aether_topology *t = &p->arrays.base;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
         uint64_t id = t->id_bytes == 4 ? ((uint32_t *)job->ids)[i] : ((uint64_t *)job->ids)[i];
@@ -23,7 +23,7 @@ static int bad_id(const ae_paged *p, const ae_fetch *job, const ae_span *span, a
 }
 
 /* `r` must not end before byte `byte`. */
-static const uint8_t *find(const ae_run *r, uint64_t byte) {
+static const uint8_t *find_byte(const ae_run *r, uint64_t byte) {
     while (r->page + r->count <= byte >> AE_PAGE_BITS)
         r++;
     return r->data + (byte - r->page * PAGE);
@@ -33,7 +33,7 @@ static const uint8_t *find(const ae_run *r, uint64_t byte) {
 static inline void take_sized(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r,
                               size_t size) {
     for (uint64_t i = span->at; i < span->at + span->count; i++)
-        memcpy((uint8_t *)job->ids + i * size, find(r, ae_place_byte(place, job->positions[i])), size);
+        memcpy((uint8_t *)job->ids + i * size, find_byte(r, ae_place_byte(place, job->positions[i])), size);
 }
 
 static void take_numbers(ae_place place, const ae_fetch *job, const ae_span *span, const ae_run *r) {
@@ -63,7 +63,7 @@ int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span,
     }
     uint64_t largest = 0;
     for (uint64_t i = span->at; i < span->at + span->count; i++) {
-        const uint8_t *from = find(r, ae_place_byte(place, job->positions[i]));
+        const uint8_t *from = find_byte(r, ae_place_byte(place, job->positions[i]));
         uint64_t id;
         if (place.shift == 2)
             ((uint32_t *)job->ids)[i] = (uint32_t)(id = *(const uint32_t *)(const void *)from);
@@ -71,5 +71,5 @@ int ae_entries_take(const ae_paged *p, const ae_fetch *job, const ae_span *span,
             ((uint64_t *)job->ids)[i] = id = *(const uint64_t *)(const void *)from;
         largest = id > largest ? id : largest;
     }
-    return largest >= p->arrays.base.num_minor ? bad_id(p, job, span, err) : AETHER_OK;
+    return largest >= p->arrays.base.num_minor ? find_bad_id(p, job, span, err) : AETHER_OK;
 }

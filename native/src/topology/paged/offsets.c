@@ -32,7 +32,7 @@ struct ae_offsets {
     uint64_t pending[BLOCK]; /* values of a block that is not complete */
 };
 
-ALWAYS_INLINE uint64_t load(const uint8_t *at) {
+ALWAYS_INLINE uint64_t load_word(const uint8_t *at) {
     uint64_t word;
     memcpy(&word, at, sizeof word);
     return word;
@@ -111,7 +111,7 @@ uint64_t ae_offsets_count(const ae_offsets *o) {
     return o->count;
 }
 
-static int check(const ae_offsets *o, const uint64_t *values, uint64_t n, aether_error *err) {
+static int check_offsets(const ae_offsets *o, const uint64_t *values, uint64_t n, aether_error *err) {
     uint64_t previous = o->previous;
     if (n > o->count - o->appended)
         return ae_error_set(err, AETHER_E_INVALID, "more than %" PRIu64 " offsets were appended", o->count);
@@ -131,7 +131,7 @@ static int check(const ae_offsets *o, const uint64_t *values, uint64_t n, aether
 }
 
 int ae_offsets_append(ae_offsets *o, const uint64_t *values, uint64_t n, aether_error *err) {
-    int rc = check(o, values, n, err);
+    int rc = check_offsets(o, values, n, err);
     if (rc || n == 0)
         return rc;
     o->previous = values[n - 1];
@@ -152,7 +152,7 @@ int ae_offsets_append(ae_offsets *o, const uint64_t *values, uint64_t n, aether_
 }
 
 /* The bound was too large: return the unused memory to the system. */
-static void trim(ae_offsets *o) {
+static void trim_codes(ae_offsets *o) {
     uint64_t kept = (o->used + SLACK + TRIM - 1) & ~(TRIM - 1);
     if (kept >= o->codes_size)
         return;
@@ -170,7 +170,7 @@ int ae_offsets_finish(ae_offsets *o, aether_error *err) {
             o->pending[i] = o->previous;
         encode(o, o->count / BLOCK, o->pending);
     }
-    trim(o);
+    trim_codes(o);
     return AETHER_OK;
 }
 
@@ -202,20 +202,20 @@ ALWAYS_INLINE uint32_t find_bit(const uint8_t *high, uint32_t rank, uint32_t *ne
     for (uint32_t i = 0; i < HIGH_WORDS; i++) {
         before[i] = sum;
         k += i && sum <= rank;
-        sum += (uint32_t)__builtin_popcountll(load(high + 8 * (uint64_t)i));
+        sum += (uint32_t)__builtin_popcountll(load_word(high + 8 * (uint64_t)i));
     }
-    uint64_t word = load(high + 8 * (uint64_t)k);
+    uint64_t word = load_word(high + 8 * (uint64_t)k);
     uint32_t bit = select(word, rank - before[k]), at = 64 * k + bit;
     word &= ~(uint64_t)1 << bit;
     while (!word && k + 1 < HIGH_WORDS)
-        word = load(high + 8 * (uint64_t)++k);
+        word = load_word(high + 8 * (uint64_t)++k);
     *next = 64 * k + (word ? (uint32_t)__builtin_ctzll(word) : 0);
     return at;
 }
 
 ALWAYS_INLINE uint64_t low_bits(const uint8_t *low, uint32_t i, uint32_t l) {
     uint64_t position = (uint64_t)i * l;
-    return load(low + position / 8) >> position % 8 & (((uint64_t)1 << l) - 1);
+    return load_word(low + position / 8) >> position % 8 & (((uint64_t)1 << l) - 1);
 }
 
 ALWAYS_INLINE void find_pair(const ae_offsets *o, uint64_t i, uint64_t *begin, uint64_t *end,

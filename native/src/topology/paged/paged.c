@@ -35,8 +35,8 @@ static void paged_prefetch(const aether_topology *t, const uint64_t *positions, 
     (void)t, (void)positions, (void)n; /* a page per position: many positions go through fetch_many */
 }
 
-static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
-                      aether_task *task, aether_error *err) {
+static int paged_fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                            aether_task *task, aether_error *err) {
     const ae_paged *p = paged_of(t);
     uint64_t num_spans;
     int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, task, err);
@@ -73,7 +73,7 @@ static int paged_fetch(const aether_topology *t, const uint64_t *positions, uint
     uint32_t *upper = (uint32_t *)(void *)ids + n;
     ae_fetch job = {positions, n, narrow ? (void *)upper : (void *)ids};
     ae_staging staging = {.window_bytes = AE_WINDOW_LEAST};
-    int rc = n ? fetch_many(t, &job, 1, &staging, NULL, err) : AETHER_OK;
+    int rc = n ? paged_fetch_many(t, &job, 1, &staging, NULL, err) : AETHER_OK;
     for (uint64_t i = 0; !rc && narrow && i < n; i++) {
         uint32_t id;
         memcpy(&id, upper + i, sizeof id);
@@ -115,7 +115,7 @@ static const ae_topology_ops paged_ops = {
     .prefetch = paged_prefetch,
     .fetch = paged_fetch,
     .edge_ids = ae_arrays_edge_ids,
-    .fetch_many = fetch_many,
+    .fetch_many = paged_fetch_many,
     .keep_pages = paged_keep_pages,
     .kept = paged_kept,
     .memory = paged_memory,
@@ -138,7 +138,8 @@ static int check_range(const aether_io *io, const char *what, uint64_t at, uint6
                         io->path, count, what, bytes, at, io->size);
 }
 
-static int check_lists(const aether_lists *l, const aether_io *io, uint64_t indptr_at, aether_error *err) {
+static int check_paged_lists(const aether_lists *l, const aether_io *io, uint64_t indptr_at,
+                             aether_error *err) {
     if (l->id_bytes != 4 && l->id_bytes != 8)
         return ae_error_set(err, AETHER_E_INVALID, "id_bytes is %u, not 4 or 8", l->id_bytes);
     if (l->edge_ids && l->edge_id_bytes != 4 && l->edge_id_bytes != 8)
@@ -148,8 +149,8 @@ static int check_lists(const aether_lists *l, const aether_io *io, uint64_t indp
     return check_range(io, "offsets", indptr_at, l->num_major + 1, sizeof(uint64_t), err);
 }
 
-static int check_blocks(const aether_lists *l, const aether_blocks *b, const aether_io *io,
-                        uint64_t blocks_at, uint64_t index_at, aether_error *err) {
+static int check_paged_blocks(const aether_lists *l, const aether_blocks *b, const aether_io *io,
+                              uint64_t blocks_at, uint64_t index_at, aether_error *err) {
     const uint64_t expected = ae_block_groups(l->num_edges) * sizeof(ae_block_group);
     if (l->indices || (b->blocks && !b->index))
         return ae_error_set(err, AETHER_E_INVALID, "compressed lists have blocks and an index, no indices");
@@ -162,7 +163,7 @@ static int check_blocks(const aether_lists *l, const aether_blocks *b, const aet
     return rc ? rc : check_range(io, "words of an index", index_at, expected / 8, 8, err);
 }
 
-static int check_ends(const ae_paged *p, aether_error *err) {
+static int check_offset_ends(const ae_paged *p, aether_error *err) {
     const aether_topology *t = &p->arrays.base;
     uint64_t first = 0, last = 0, other;
     if (t->num_major) {
@@ -191,10 +192,10 @@ static ae_paged *new_paged(const aether_lists *lists, aether_io *io, ae_place pl
 
 static int read_offsets(ae_paged *p, uint64_t indptr_at, aether_task *task, aether_error *err) {
     int rc = ae_offsets_read(p->io, indptr_at, p->arrays.base.num_major + 1, task, &p->offsets, err);
-    return rc ? rc : check_ends(p, err);
+    return rc ? rc : check_offset_ends(p, err);
 }
 
-static int hand_out(ae_paged *p, int rc, aether_topology **out) {
+static int hand_out_paged(ae_paged *p, int rc, aether_topology **out) {
     if (rc)
         paged_destroy(&p->arrays.base);
     else
@@ -202,20 +203,20 @@ static int hand_out(ae_paged *p, int rc, aether_topology **out) {
     return rc;
 }
 
-static int create(const aether_lists *lists, const aether_lists_in_file *f, aether_task *task,
-                  aether_topology **out, aether_error *err) {
+static int create_paged(const aether_lists *lists, const aether_lists_in_file *f, aether_task *task,
+                        aether_topology **out, aether_error *err) {
     const ae_place place = {f->ids_at, lists->id_bytes == 4 ? 2 : 3, AE_PAGE_BITS, false};
     int rc = check_range(f->io, "ids", f->ids_at, lists->num_edges, lists->id_bytes, err);
     if (rc)
         return rc;
     ae_paged *p = new_paged(lists, f->io, place, err);
-    return p ? hand_out(p, read_offsets(p, f->indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
+    return p ? hand_out_paged(p, read_offsets(p, f->indptr_at, task, err), out) : AETHER_E_NO_MEMORY;
 }
 
 static int create_blocks(const aether_lists *lists, const aether_lists_in_file *f, aether_task *task,
                          aether_topology **out, aether_error *err) {
     const ae_place place = {0, 0, AE_BLOCK_BITS, false};
-    int rc = check_blocks(lists, f->blocks, f->io, f->ids_at, f->index_at, err);
+    int rc = check_paged_blocks(lists, f->blocks, f->io, f->ids_at, f->index_at, err);
     if (rc)
         return rc;
     ae_paged *p = new_paged(lists, f->io, place, err);
@@ -225,7 +226,7 @@ static int create_blocks(const aether_lists *lists, const aether_lists_in_file *
     p->blocks_at = f->ids_at;
     rc = ae_entries_read_index(f->io, f->index_at, lists->num_edges, f->blocks->blocks_size, lists->id_bytes,
                                &p->blocks, err);
-    return hand_out(p, rc ? rc : read_offsets(p, f->indptr_at, task, err), out);
+    return hand_out_paged(p, rc ? rc : read_offsets(p, f->indptr_at, task, err), out);
 }
 
 int aether_topology_create_paged(const aether_lists *lists, const aether_lists_in_file *place,
@@ -233,8 +234,9 @@ int aether_topology_create_paged(const aether_lists *lists, const aether_lists_i
     *out = NULL;
     int rc = ae_options_check(place, sizeof *place, "aether_lists_in_file", err);
     if (!rc)
-        rc = check_lists(lists, place->io, place->indptr_at, err);
+        rc = check_paged_lists(lists, place->io, place->indptr_at, err);
     if (rc)
         return rc;
-    return place->blocks ? create_blocks(lists, place, task, out, err) : create(lists, place, task, out, err);
+    return place->blocks ? create_blocks(lists, place, task, out, err)
+                         : create_paged(lists, place, task, out, err);
 }

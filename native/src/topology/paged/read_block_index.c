@@ -18,7 +18,7 @@ typedef struct index_reader {
     uint64_t last;    /* begin that was appended last */
 } index_reader;
 
-static int check_block(const index_reader *r, uint64_t begin, aether_error *err) {
+static int check_block_begin(const index_reader *r, uint64_t begin, aether_error *err) {
     if (r->next == 0 ? begin == 0 : begin > r->last && begin - r->last <= r->longest)
         return AETHER_OK;
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)r->next, (int64_t)begin,
@@ -33,7 +33,7 @@ static int append_group(index_reader *r, const ae_block_group *group, aether_err
     const uint64_t n = r->next < r->blocks ? ae_min_u64(AE_BLOCK_GROUP, r->blocks - r->next) : 1;
     for (uint64_t i = 0; i < n; i++) {
         begins[i] = group->start + group->after[i];
-        int rc = check_block(r, begins[i], err);
+        int rc = check_block_begin(r, begins[i], err);
         if (rc)
             return rc;
         r->last = begins[i];
@@ -42,7 +42,7 @@ static int append_group(index_reader *r, const ae_block_group *group, aether_err
     return ae_offsets_append(r->offsets, begins, n, err);
 }
 
-static int append(void *user, const uint8_t *bytes, uint64_t size, aether_error *err) {
+static int append_groups(void *user, const uint8_t *bytes, uint64_t size, aether_error *err) {
     const ae_block_group *groups = (const ae_block_group *)(const void *)bytes;
     int rc = AETHER_OK;
     for (uint64_t i = 0; i < size / sizeof *groups && !rc; i++)
@@ -55,7 +55,7 @@ int ae_entries_read_index(aether_io *io, uint64_t offset, uint64_t positions, ui
     index_reader r = {.io = io, .longest = AE_BLOCK_MAX(id_bytes), .blocks = ae_block_number(positions)};
     const uint64_t bytes = ae_block_groups(positions) * sizeof(ae_block_group);
     int rc = ae_offsets_create(r.blocks + 1, size, &r.offsets, err);
-    rc = rc ? rc : ae_io_read_ordered(io, offset, bytes, append, &r, NULL, err);
+    rc = rc ? rc : ae_io_read_ordered(io, offset, bytes, append_groups, &r, NULL, err);
     if (!rc && r.last != size)
         rc = ae_error_at(err, AETHER_E_CORRUPT, (int64_t)r.blocks, (int64_t)r.last,
                          "%s: the index of the compressed ids ends at %" PRIu64 ", but they have %" PRIu64

@@ -78,8 +78,8 @@ uint64_t aether_values_kept(const aether_values *v) {
 
 /* ---- reading ---- */
 
-static int read_entries(const ae_paged *p, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
-                        aether_task *task, aether_error *err) {
+static int read_value_entries(const ae_paged *p, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
+                              aether_task *task, aether_error *err) {
     uint64_t num_spans;
     int rc = ae_spans_make(jobs, n, p->place, &staging->spans, &num_spans, task, err);
     return rc ? rc : ae_windows_stream(p, jobs, staging->spans.data, num_spans, staging, task, err);
@@ -87,12 +87,12 @@ static int read_entries(const ae_paged *p, const ae_fetch *jobs, uint32_t n, ae_
 
 int ae_values_read(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err) {
-    return read_entries(&v->pages, jobs, n, staging, task, err);
+    return read_value_entries(&v->pages, jobs, n, staging, task, err);
 }
 
 int ae_values_take(const aether_values *v, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                    aether_task *task, aether_error *err) {
-    return read_entries(&v->items, jobs, n, staging, task, err);
+    return read_value_entries(&v->items, jobs, n, staging, task, err);
 }
 
 static int check_positions(const aether_values *v, const uint64_t *positions, uint64_t n, aether_error *err) {

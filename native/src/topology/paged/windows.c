@@ -69,7 +69,7 @@ static void settle_page(filling *f, uint64_t page) {
     w->pages[w->num_pages++] = page;
 }
 
-static void settle(const stream *s, filling *f, uint32_t units) {
+static void settle_units(const stream *s, filling *f, uint32_t units) {
     const window *w = f->w;
     for (uint32_t i = 0; i < units; i++)
         if (f->mask >> i & 1) {
@@ -85,7 +85,7 @@ static void add_span(const stream *s, filling *f, const ae_span *span) {
     const uint64_t *positions = s->jobs[span->job].positions + span->at;
     const uint64_t moved = span->unit - f->base;
     if (moved) {
-        settle(s, f, moved < AE_SPAN_UNITS ? (uint32_t)moved : AE_SPAN_UNITS);
+        settle_units(s, f, moved < AE_SPAN_UNITS ? (uint32_t)moved : AE_SPAN_UNITS);
         f->mask = moved < AE_SPAN_UNITS ? f->mask >> moved : 0;
         f->base = span->unit;
     }
@@ -151,8 +151,8 @@ static uint64_t step_of(const stream *s, const window *w) {
 }
 
 /* Trim a run to the bytes that are needed; a page that the page cache wants is read whole. */
-static void trim(const stream *s, const aether_io_request *need, uint64_t step, uint64_t *begin,
-                 uint64_t *end) {
+static void trim_run(const stream *s, const aether_io_request *need, uint64_t step, uint64_t *begin,
+                     uint64_t *end) {
     const uint64_t first = *begin / PAGE, last = *end / PAGE - 1;
     const bool keeps = s->hot && s->learns;
     if (!keeps || !ae_hot_pages_wants(s->hot, first))
@@ -169,7 +169,7 @@ static void make_requests(const stream *s, window *w) {
         ae_run *r = &w->runs[i];
         uint64_t begin = r->page * PAGE, end = begin + r->count * PAGE;
         if (step < PAGE)
-            trim(s, &w->requests[i], step, &begin, &end);
+            trim_run(s, &w->requests[i], step, &begin, &end);
         if (end > size) /* the file ends inside its last page */
             end = size;
         uint8_t *data = w->data + w->num_data * PAGE;
@@ -205,7 +205,7 @@ static int compare_runs(const void *a, const void *b) {
 }
 
 /* Add runs for the kept pages that are not in a gap of a read, and sort all runs. */
-static void add_kept(const stream *s, window *w) {
+static void add_kept_runs(const stream *s, window *w) {
     uint64_t reads = w->num_runs, all = reads, at = 0;
     for (uint64_t i = 0; i < w->num_kept; i++) {
         const uint64_t page = w->kept[i];
@@ -242,13 +242,13 @@ static int begin_window(stream *s, window *w) {
         add_span(s, &f, &s->spans[s->next++]);
     }
     w->end = s->next;
-    settle(s, &f, AE_SPAN_UNITS);
+    settle_units(s, &f, AE_SPAN_UNITS);
     if (s->hot && s->learns)
         ae_hot_pages_count(s->hot, w->pages, w->num_pages);
     make_runs(w, part_pages(s, w));
     make_requests(s, w);
     if (w->num_kept)
-        add_kept(s, w);
+        add_kept_runs(s, w);
     w->busy = true;
     w->finished = w->batch.num_requests == 0; /* every page was in the page cache */
     return w->finished ? AETHER_OK : ae_io_submit(s->queue, &w->batch, s->err);
@@ -356,7 +356,7 @@ static uint64_t window_bytes(uint64_t pages) {
     return pages * (PAGE + 2 * sizeof(uint64_t) + sizeof(ae_run) + sizeof(aether_io_request)) + PAGE;
 }
 
-static int reserve(stream *s, ae_staging *staging, aether_error *err) {
+static int reserve_windows(stream *s, ae_staging *staging, aether_error *err) {
     uint64_t bytes = ae_staging_window(staging);
     uint64_t pages = (bytes < AE_WINDOW_LEAST ? AE_WINDOW_LEAST : bytes) / PAGE;
     /* A few positions need no windows of full size. */
@@ -383,7 +383,7 @@ int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *sp
     s.learns = s.hot && (staging->learns || ae_hot_pages_holds_all(s.hot));
     if (!num_spans)
         return AETHER_OK;
-    int rc = reserve(&s, staging, err);
+    int rc = reserve_windows(&s, staging, err);
     rc = rc ? rc : ae_io_take_queue(p->io, &s.queue, err);
     if (rc)
         return rc;
