@@ -191,11 +191,11 @@ const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING,
 
 #else
 
-static int uring_create(void **out, aether_error *err) {
+static int refuse_uring(void **out, aether_error *err) {
     (void)out;
     return ae_error_set(err, AETHER_E_UNSUPPORTED, "io_uring: this build was made without liburing");
 }
 
-const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING, .name = "uring", .create = uring_create};
+const ae_io_tier_ops ae_io_uring = {.number = AETHER_IO_URING, .name = "uring", .create = refuse_uring};
 
 #endif

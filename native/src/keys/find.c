@@ -37,11 +37,6 @@ static int map_id_at(const aether_key_map *map, uint64_t place, int64_t *out, ae
     return AETHER_OK;
 }
 
-static int bad_offsets(uint64_t place, aether_error *err) {
-    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)place, 0,
-                       "the offsets of key %" PRIu64 " are not within the keys", place);
-}
-
 /* Set `place` to the first place of [place, end) whose key is not before `wanted` among those of its hash. */
 __attribute__((noinline)) static int bisect(const aether_key_map *map, uint64_t hash, ae_key wanted,
                                             uint64_t *place, uint64_t end, aether_error *err) {
@@ -53,7 +48,7 @@ __attribute__((noinline)) static int bisect(const aether_key_map *map, uint64_t 
             continue;
         }
         if (!ae_key_at(&map->keys, middle, &key))
-            return bad_offsets(middle, err);
+            return ae_keys_bad_offsets(middle, err);
         if (ae_key_compare(key, wanted) < 0)
             *place = middle + 1;
         else
@@ -73,7 +68,7 @@ static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end,
     const uint64_t hash = f->hashes[query];
     for (bool is_last = false; place < end && map->hashes[place] == hash; place++) {
         if (!ae_key_at(&map->keys, place, &found))
-            return bad_offsets(place, err);
+            return ae_keys_bad_offsets(place, err);
         if (ae_key_equal(found, wanted))
             return map_id_at(map, place, &f->ids[query], err);
         if (!map->by_bytes)

@@ -21,7 +21,7 @@ int ae_keys_check(const aether_keys *keys, aether_error *err) {
     return AETHER_OK;
 }
 
-static int bad_offsets(uint64_t i, aether_error *err) {
+int ae_keys_bad_offsets(uint64_t i, aether_error *err) {
     return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)i, 0,
                        "the offsets of key %" PRIu64 " are not within the keys", i);
 }
@@ -42,7 +42,7 @@ static void hash_key_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     for (uint64_t i = chunk * CHUNK; i < end; i++) {
         if (!ae_key_at(h->keys, i, &key)) {
             aether_error error;
-            ae_failure_note(&h->failure, bad_offsets(i, &error), &error);
+            ae_failure_note(&h->failure, ae_keys_bad_offsets(i, &error), &error);
             return;
         }
         h->hashes[i] = ae_hash(key.data, key.size);
@@ -112,7 +112,7 @@ int aether_keys_order(const aether_keys *keys, const uint64_t *hashes, uint64_t 
                 return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)order[i],
                                    "there is no key %" PRIu64, order[i]);
             if (!ae_key_at(keys, order[i], &key))
-                return bad_offsets(order[i], err);
+                return ae_keys_bad_offsets(order[i], err);
             sorted = sorted && (i == begin || is_before(keys, order[i - 1], order[i]));
         }
         if (!sorted)
@@ -128,7 +128,7 @@ int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t 
     ae_key key, before = {NULL, 0};
     for (uint64_t i = 0; i < keys->n; i++, before = key) {
         if (!ae_key_at(keys, i, &key))
-            return bad_offsets(i, err);
+            return ae_keys_bad_offsets(i, err);
         if (i && hashes[i] < hashes[i - 1])
             return not_ascending(i, err);
         bool again = i && hashes[i] == hashes[i - 1] && ae_key_equal(key, before);
@@ -156,7 +156,7 @@ static int gather_some(gathering *g, uint64_t begin, uint64_t end, aether_error 
             return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)place, "there is no key %" PRIu64,
                                place);
         if (!ae_key_at(g->keys, place, &key))
-            return bad_offsets(place, err);
+            return ae_keys_bad_offsets(place, err);
         uint64_t at = g->out_offsets ? g->out_offsets[i] : i * g->keys->width;
         if (at > g->size || key.size > g->size - at ||
             (g->out_offsets && g->out_offsets[i + 1] - at != key.size))

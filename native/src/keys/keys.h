@@ -63,4 +63,7 @@ static inline int ae_key_compare(ae_key a, ae_key b) {
 /* Check that keys have their arrays, and, if they are of one width, enough bytes. */
 int ae_keys_check(const aether_keys *keys, aether_error *err);
 
+/* Return the error of key i, whose offsets are not within the keys. */
+int ae_keys_bad_offsets(uint64_t i, aether_error *err);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/minmax.h"
 
 #define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
@@ -108,10 +109,6 @@ static void join_free_blocks(ae_arena *a) {
 
 /* ---- memory that was never used ---- */
 
-static uint64_t lesser(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 /* Take the next huge page, if that is no great part of what is left for all. */
 static bool commit_huge(ae_arena *a) {
     if (!a->huge || !a->committed || a->committed % AE_SHARED_HUGE ||
@@ -131,8 +128,8 @@ static bool commit_units(ae_arena *a, uint64_t units) {
     if (end > a->committed && end - a->committed > *a->budget)
         return false;
     while (end > a->committed) {
-        uint64_t part = a->committed < FIRST_BYTES ? FIRST_BYTES : lesser(a->committed, MOST_BYTES);
-        part = lesser(lesser(part, *a->budget), a->memory.size - a->committed);
+        uint64_t part = a->committed < FIRST_BYTES ? FIRST_BYTES : ae_min_u64(a->committed, MOST_BYTES);
+        part = ae_min_u64(ae_min_u64(part, *a->budget), a->memory.size - a->committed);
         const bool taken = commit_huge(a);
         if (taken)
             part = AE_SHARED_HUGE;

@@ -98,14 +98,6 @@ static int replace(const ae_log_directory *dir, uint64_t first_lsn, const ae_log
     return os_errno;
 }
 
-/* Some file systems cannot sync a directory and say so: nothing to be done. */
-static int sync_directory(const ae_log_directory *dir, aether_error *err) {
-    const int os_errno = ae_os_fsync(dir->fd);
-    if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
-        return AETHER_OK;
-    return ae_error_os(err, os_errno, "cannot sync the log's directory '%s'", dir->path);
-}
-
 /* ---- cutting ---- */
 
 int ae_log_complete(const ae_log_directory *dir, const uint64_t *segments, uint64_t num_segments,
@@ -120,7 +112,7 @@ int ae_log_complete(const ae_log_directory *dir, const uint64_t *segments, uint6
             rc = cut_failure(dir, segments[i], os_errno, err);
         aether_buffer_free(bytes, room);
     }
-    return rc ? rc : sync_directory(dir, err);
+    return rc ? rc : ae_log_directory_sync(dir, err);
 }
 
 /* Shorten the segment that has the commits before `lsn`. */
@@ -158,5 +150,5 @@ int ae_log_cut(const ae_log_directory *dir, const uint64_t *segments, uint64_t n
             return cut_failure(dir, segments[left - 1], os_errno, err);
     }
     const int rc = left ? shorten(dir, segments[left - 1], lsn, err) : AETHER_OK;
-    return rc ? rc : sync_directory(dir, err);
+    return rc ? rc : ae_log_directory_sync(dir, err);
 }

@@ -54,12 +54,10 @@ void ae_log_directory_close(ae_log_directory *dir) {
     *dir = (ae_log_directory){.fd = -1};
 }
 
-/* Some file systems cannot sync a directory and say so: nothing to be done. */
-static int sync_directory(const ae_log_directory *dir, aether_error *err) {
-    const int os_errno = ae_os_fsync(dir->fd);
-    if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
-        return AETHER_OK;
-    return ae_error_os(err, os_errno, "cannot sync the log's directory '%s'", dir->path);
+int ae_log_directory_sync(const ae_log_directory *dir, aether_error *err) {
+    const int os_errno = ae_os_sync_directory(dir->fd);
+    return os_errno ? ae_error_os(err, os_errno, "cannot sync the log's directory '%s'", dir->path)
+                    : AETHER_OK;
 }
 
 /* Return whether `name` is wal-<16 hex digits>.<suffix>, and the number, which is 1 to 2^63 - 1. */
@@ -176,14 +174,14 @@ static int note_newest(const ae_log_directory *dir, uint64_t first_lsn, aether_e
     if (fd >= 0)
         close(fd);
     if (!os_errno)
-        return sync_directory(dir, err);
+        return ae_log_directory_sync(dir, err);
     unlinkat(dir->fd, NEW_NAME, 0);
     return ae_error_os(err, os_errno, "cannot write '%s/" NEWEST_NAME "'", dir->path);
 }
 
 int ae_log_forget_newest(const ae_log_directory *dir, aether_error *err) {
     if (unlinkat(dir->fd, NEWEST_NAME, 0) == 0)
-        return sync_directory(dir, err);
+        return ae_log_directory_sync(dir, err);
     return errno == ENOENT ? AETHER_OK
                            : ae_error_os(err, errno, "cannot remove '%s/" NEWEST_NAME "'", dir->path);
 }
@@ -308,7 +306,7 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
                  ? ae_error_os(err, os_errno,
                                "cannot begin log segment '%s/%s', which needs %" PRIu64 " bytes of free disk",
                                dir->path, to, header->size)
-                 : sync_directory(dir, err);
+                 : ae_log_directory_sync(dir, err);
     rc = rc ? rc : note_newest(dir, header->first_lsn, err);
     if (!rc)
         *out = fd;
@@ -403,7 +401,7 @@ int ae_log_recycle_segment(const ae_log_directory *dir, const uint8_t graph[16],
     int failed = kept ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
     if (failed)
         return ae_error_os(err, errno, "cannot recycle log segment '%s/%s'", dir->path, from);
-    return sync_directory(dir, err);
+    return ae_log_directory_sync(dir, err);
 }
 
 void ae_log_trim_free(const ae_log_directory *dir, const uint8_t graph[16], uint64_t keep) {

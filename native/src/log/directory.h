@@ -37,6 +37,8 @@ typedef struct ae_log_directory {
 
 int ae_log_directory_open(const char *path, ae_log_directory *out, aether_error *err);
 void ae_log_directory_close(ae_log_directory *dir);
+/* Have the disk know which files are in it. */
+int ae_log_directory_sync(const ae_log_directory *dir, aether_error *err);
 
 /* List the first lsn of every segment, ascending; *lsns is to be freed. */
 int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t *count, aether_error *err);

@@ -259,10 +259,9 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
 
 /* ---- commit and abort -------------------------------------------------------- */
 
-/* Some file systems cannot sync a directory and say so: nothing to be done. */
-static int sync_replaced(const aether_replace *r, aether_error *err) {
-    const int os_errno = ae_os_fsync(r->dir);
-    if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
+static int sync_directory(const aether_replace *r, aether_error *err) {
+    const int os_errno = ae_os_sync_directory(r->dir);
+    if (!os_errno)
         return AETHER_OK;
     return ae_error_os(err, os_errno, "'%s' is written and in place, but its directory could not be synced",
                        r->path);
@@ -296,7 +295,7 @@ int aether_replace_commit(aether_replace *r, aether_error *err) {
         aether_replace_abort(r);
         return rc;
     }
-    rc = sync_replaced(r, err);
+    rc = sync_directory(r, err);
     release_replace(r);
     return rc;
 }

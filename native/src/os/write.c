@@ -50,6 +50,11 @@ int ae_os_fdatasync(int fd) {
     return sync_retrying(ae_os_calls.fdatasync, fd);
 }
 
+int ae_os_sync_directory(int fd) {
+    const int failed = ae_os_fsync(fd);
+    return failed == EINVAL || failed == ENOTSUP || failed == EBADF ? 0 : failed;
+}
+
 int ae_os_write_all(int fd, const void *data, uint64_t size, uint64_t *offset) {
     const char *from = data;
     while (size > 0) {

@@ -30,6 +30,8 @@ void ae_os_set_write_hooks(const ae_os_write_hooks *hooks);
 /* Sync a file, again where a signal interrupts that. Return 0 or an errno. */
 int ae_os_fsync(int fd);
 int ae_os_fdatasync(int fd);
+/* Sync a directory. Some file systems cannot and say so: nothing to be done. */
+int ae_os_sync_directory(int fd);
 
 /* Write all bytes at *offset, which moves on by what was written. Return 0 or an errno. */
 int ae_os_write_all(int fd, const void *data, uint64_t size, uint64_t *offset);
