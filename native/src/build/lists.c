@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     uint64_t rows, bucket;
-} sized;
+} sized_bucket;
 
 typedef struct {
     const int64_t *major, *minor;
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t *ends;          /* [slices][buckets]: where its places end */
     uint64_t *first;         /* [buckets + 1]: places of each bucket */
     uint64_t *bad;           /* [slices]: first bad row, or NO_ROW */
-    sized *schedule;         /* [buckets]: the largest first */
+    sized_bucket *schedule;  /* [buckets]: the largest first */
     scratch *copies;         /* [threads] */
     atomic_ullong bad_slice; /* slices after this one need not be read */
     atomic_int failed;       /* AETHER_E_CANCELLED, _NO_MEMORY or _INVALID */
@@ -185,13 +185,13 @@ static void reserve_edge_places(build *b) {
             place += rows;
             b->ends[s * buckets + bucket] = place;
         }
-        b->schedule[bucket] = (sized){place - b->first[bucket], bucket};
+        b->schedule[bucket] = (sized_bucket){place - b->first[bucket], bucket};
     }
     b->first[buckets] = place;
 }
 
 static int by_rows(const void *a, const void *b) {
-    uint64_t x = ((const sized *)a)->rows, y = ((const sized *)b)->rows;
+    uint64_t x = ((const sized_bucket *)a)->rows, y = ((const sized_bucket *)b)->rows;
     return x < y ? 1 : x > y ? -1 : 0;
 }
 

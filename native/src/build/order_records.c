@@ -22,7 +22,7 @@
 typedef struct {
     uint64_t key;
     uint32_t record;
-} keyed;
+} keyed_record;
 
 typedef struct {
     const char *records;
@@ -30,7 +30,7 @@ typedef struct {
     uint32_t record_bytes, id_bytes;
     uint64_t *ends;
     uint32_t *order;
-    keyed *pairs, *spare; /* of the longest list */
+    keyed_record *pairs, *spare; /* of the longest list */
     uint64_t room;
 } ordering;
 
@@ -84,9 +84,9 @@ static int sort_by_major(ordering *o, aether_error *err) {
 
 /* ---- one list, stably by key ------------------------------------------------------ */
 
-static void insertion_sort(keyed *pairs, uint64_t n) {
+static void insertion_sort(keyed_record *pairs, uint64_t n) {
     for (uint64_t i = 1; i < n; i++) {
-        keyed one = pairs[i];
+        keyed_record one = pairs[i];
         uint64_t k = i;
         for (; k > 0 && pairs[k - 1].key > one.key; k--)
             pairs[k] = pairs[k - 1];
@@ -94,20 +94,20 @@ static void insertion_sort(keyed *pairs, uint64_t n) {
     }
 }
 
-static void merge(const keyed *from, keyed *to, uint64_t begin, uint64_t middle, uint64_t end) {
+static void merge(const keyed_record *from, keyed_record *to, uint64_t begin, uint64_t middle, uint64_t end) {
     uint64_t a = begin, b = middle;
     for (uint64_t k = begin; k < end; k++)
         to[k] = a < middle && (b == end || from[a].key <= from[b].key) ? from[a++] : from[b++];
 }
 
 /* Return the array with the sorted pairs: `pairs` or `spare`. */
-static keyed *merge_sort(keyed *pairs, keyed *spare, uint64_t n) {
+static keyed_record *merge_sort(keyed_record *pairs, keyed_record *spare, uint64_t n) {
     for (uint64_t begin = 0; begin < n; begin += FEW)
         insertion_sort(pairs + begin, ae_min_u64(FEW, n - begin));
     for (uint64_t width = FEW; width < n; width *= 2) {
         for (uint64_t begin = 0; begin < n; begin += 2 * width)
             merge(pairs, spare, begin, ae_min_u64(begin + width, n), ae_min_u64(begin + 2 * width, n));
-        keyed *sorted = spare;
+        keyed_record *sorted = spare;
         spare = pairs;
         pairs = sorted;
     }
@@ -118,12 +118,12 @@ static void sort_record_list(ordering *o, uint32_t *order, uint64_t n, aether_fi
     int sorted = 1;
     for (uint64_t i = 0; i < n; i++) {
         const char *record = o->records + (uint64_t)order[i] * o->record_bytes;
-        o->pairs[i] = (keyed){ae_record_key(record, field), order[i]};
+        o->pairs[i] = (keyed_record){ae_record_key(record, field), order[i]};
         sorted &= i == 0 || o->pairs[i - 1].key <= o->pairs[i].key;
     }
     if (sorted)
         return;
-    const keyed *found = merge_sort(o->pairs, o->spare, n);
+    const keyed_record *found = merge_sort(o->pairs, o->spare, n);
     for (uint64_t i = 0; i < n; i++)
         order[i] = found[i].record;
 }
@@ -134,9 +134,9 @@ static void sort_record_list(ordering *o, uint32_t *order, uint64_t n, aether_fi
 static uint64_t drop_repeated(ordering *o, uint32_t *order, uint64_t n, uint32_t *to) {
     for (uint64_t i = 0; i < n; i++) {
         const char *record = o->records + (uint64_t)order[i] * o->record_bytes;
-        o->pairs[i] = (keyed){ae_record_id(record + o->id_bytes, o->id_bytes), (uint32_t)i};
+        o->pairs[i] = (keyed_record){ae_record_id(record + o->id_bytes, o->id_bytes), (uint32_t)i};
     }
-    const keyed *found = merge_sort(o->pairs, o->spare, n);
+    const keyed_record *found = merge_sort(o->pairs, o->spare, n);
     const uint32_t dropped = UINT32_MAX; /* no record: there are fewer */
     for (uint64_t i = 1; i < n; i++)
         if (found[i].key == found[i - 1].key)

@@ -207,14 +207,14 @@ int aether_live_open_journal(aether_live *g, const char *directory, const aether
 
 /* ---- as it was ---- */
 
-typedef struct bounded {
+typedef struct bounded_replay {
     ae_replay replay;
     uint64_t until;
     bool over;
-} bounded;
+} bounded_replay;
 
 static int replay_bounded(void *user, const ae_log_commit *frame, aether_error *err) {
-    bounded *b = user;
+    bounded_replay *b = user;
     b->over = frame->lsn > b->until;
     return b->over ? AETHER_E_CANCELLED : ae_replay_frame(&b->replay, frame, err);
 }
@@ -231,7 +231,7 @@ int aether_live_replay(aether_live *g, const char *directory, const uint8_t *gra
                        aether_error *err) {
     ae_log_directory dir = {.fd = -1};
     uint64_t *segments = NULL, count = 0, next;
-    bounded b = {.until = until};
+    bounded_replay b = {.until = until};
     *last = 0;
     int rc = check_from(from, err);
     rc = rc ? rc : check_idle(g, err);

@@ -27,11 +27,11 @@
 #include "os/replace.h"
 
 /* A section that is filled from its front, in its place. Its hashes need no block of memory. */
-typedef struct reserved {
+typedef struct reserved_section {
     uint32_t entry;
     uint64_t filled;
     XXH3_state_t *block, *hashes; /* over the block in work; over the hashes of those before */
-} reserved;
+} reserved_section;
 
 struct aether_writer {
     aether_replace *file;
@@ -46,7 +46,7 @@ struct aether_writer {
     XXH3_state_t *hashes; /* over the hashes of the section's blocks */
     ae_format_entry *entries;
     uint32_t num_entries, room;
-    reserved *reserved;
+    reserved_section *reserved;
     uint32_t num_reserved;
 };
 
@@ -247,11 +247,11 @@ int aether_writer_end(aether_writer *w, aether_error *err) {
 /* ---- sections in their place ------------------------------------------------------- */
 
 static int grow_reserved(aether_writer *w, aether_error *err) {
-    reserved *all = realloc(w->reserved, (w->num_reserved + 1) * sizeof *all);
+    reserved_section *all = realloc(w->reserved, (w->num_reserved + 1) * sizeof *all);
     if (all) {
         w->reserved = all;
-        reserved *r = &all[w->num_reserved];
-        *r = (reserved){w->num_entries, 0, XXH3_createState(), XXH3_createState()};
+        reserved_section *r = &all[w->num_reserved];
+        *r = (reserved_section){w->num_entries, 0, XXH3_createState(), XXH3_createState()};
         if (r->block && r->hashes) {
             XXH3_64bits_reset(r->block);
             XXH3_64bits_reset(r->hashes);
@@ -283,7 +283,7 @@ int aether_writer_reserve(aether_writer *w, uint32_t kind, uint32_t owner, uint3
     return AETHER_OK;
 }
 
-static void end_block(reserved *r) {
+static void end_block(reserved_section *r) {
     const uint64_t hash = XXH3_64bits_digest(r->block);
     XXH3_64bits_update(r->hashes, &hash, sizeof hash);
     XXH3_64bits_reset(r->block);
@@ -297,7 +297,7 @@ int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint
     if (section >= w->num_reserved || (!data && size))
         return ae_error_set(err, AETHER_E_INVALID, "'%s': section %" PRIu32 " was not reserved, or no data",
                             w->path, section);
-    reserved *r = &w->reserved[section];
+    reserved_section *r = &w->reserved[section];
     const ae_format_entry *entry = &w->entries[r->entry];
     if (size > entry->size - r->filled)
         return fail_writer(w, ae_error_set(err, AETHER_E_INVALID,
@@ -325,7 +325,7 @@ int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint
 
 static int end_reserved(aether_writer *w, aether_error *err) {
     for (uint32_t i = 0; i < w->num_reserved; i++) {
-        reserved *r = &w->reserved[i];
+        reserved_section *r = &w->reserved[i];
         ae_format_entry *entry = &w->entries[r->entry];
         if (r->filled != entry->size)
             return ae_error_set(err, AETHER_E_INVALID,

@@ -288,12 +288,12 @@ static void note_in_flight(const ae_io_queue *q, aether_io *io) {
 }
 
 /* Reads that were begun in one go, so that counters shared by threads are touched once for all. */
-typedef struct begun {
+typedef struct read_counts {
     uint64_t reads, copied;
     uint64_t size_reads[AETHER_IO_SIZES], size_bytes[AETHER_IO_SIZES];
-} begun;
+} read_counts;
 
-static void add_op(begun *all, const ae_io_op *op) {
+static void add_op(read_counts *all, const ae_io_op *op) {
     uint32_t size = 0;
     while (size + 1 < AETHER_IO_SIZES && op->size > 4096u << size)
         size++;
@@ -303,7 +303,7 @@ static void add_op(begun *all, const ae_io_op *op) {
     all->size_bytes[size] += op->size;
 }
 
-static void count_begun(const ae_io_queue *q, aether_io *io, const begun *all) {
+static void count_begun(const ae_io_queue *q, aether_io *io, const read_counts *all) {
     if (!all->reads)
         return;
     count(&io->stats.reads, all->reads);
@@ -318,7 +318,7 @@ static void count_begun(const ae_io_queue *q, aether_io *io, const begun *all) {
 
 /* Begin as many reads of a batch as fit; return false if more do not. */
 static bool fill_from(ae_io_queue *q, ae_io_batch *b) {
-    begun all = {0};
+    read_counts all = {0};
     while (has_more(b) && q->in_flight < b->io->depth && q->bytes_in_flight < AE_IO_MAX_IN_FLIGHT) {
         ae_io_op *op = q->free;
         if (!cut_read(b, op)) {

@@ -108,12 +108,12 @@ static int check_edge(const aether_live *g, uint32_t relation, int64_t src, int6
     return check_edge_ids(r, counts, 1, err);
 }
 
-typedef struct one_edge {
+typedef struct single_edge {
     int64_t src, dst, time;
     float weight;
-} one_edge;
+} single_edge;
 
-static int journal_one(const aether_live *g, uint32_t relation, const one_edge *e, aether_error *err) {
+static int journal_one(const aether_live *g, uint32_t relation, const single_edge *e, aether_error *err) {
     const uint32_t columns = ae_control_relation(&g->graph.control, relation)->columns;
     const aether_live_edges edges = {.src = &e->src,
                                      .dst = &e->dst,
@@ -140,7 +140,7 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
     if (g->journal)
-        rc = journal_one(g, relation, &(one_edge){src, dst, time, weight}, err);
+        rc = journal_one(g, relation, &(single_edge){src, dst, time, weight}, err);
     if (!rc)
         rc = ae_insert_one(c, (uint32_t)src, (uint32_t)dst, &entry, &edge, &fresh, err);
     rc = ae_live_end_call(g, own, rc, err);

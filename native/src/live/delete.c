@@ -9,16 +9,16 @@
 #define SHORT_LIST 128
 
 /* Edges that are to go from the list of a node. */
-typedef struct asked {
+typedef struct asked_edge {
     uint32_t node, id; /* `id` is at the other end */
     int64_t edge;      /* -1: every edge to the id */
     bool found;
-} asked;
+} asked_edge;
 
 /* A list, what is asked of it, and its entries that are to go. */
 typedef struct doom {
     const ae_writer *w;
-    asked *of; /* ascending by id and edge */
+    asked_edge *of; /* ascending by id and edge */
     uint64_t n;
     bool by_edge;
     uint32_t *indexes; /* ascending */
@@ -27,7 +27,7 @@ typedef struct doom {
 } doom;
 
 static int by_list(const void *a, const void *b) {
-    const asked *x = a, *y = b;
+    const asked_edge *x = a, *y = b;
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
     if (x->id != y->id)
@@ -52,11 +52,11 @@ static int add_index(doom *d, uint32_t index) {
 
 /* Return the first of what is asked that asks for the entry, or NULL. Without branches that would be wrong
  * half of the time: every entry of a long list comes by. */
-static asked *find_asked(const doom *d, uint32_t id, int64_t edge) {
-    asked *low = d->of;
+static asked_edge *find_asked(const doom *d, uint32_t id, int64_t edge) {
+    asked_edge *low = d->of;
     for (uint64_t left = d->n; left > 1;) {
         const uint64_t half = left / 2;
-        const asked *a = &low[half - 1];
+        const asked_edge *a = &low[half - 1];
         low += half & -(uint64_t)((a->id < id) | ((a->id == id) & (a->edge < edge)));
         left -= half;
     }
@@ -73,7 +73,8 @@ static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_
         const uint32_t id = ae_group_id(group, i % AE_GROUP);
         if (id - least > span)
             continue;
-        asked *a = find_asked(d, id, d->by_edge ? (int64_t)ae_group_edge_id(l, group, i % AE_GROUP) : -1);
+        asked_edge *a =
+            find_asked(d, id, d->by_edge ? (int64_t)ae_group_edge_id(l, group, i % AE_GROUP) : -1);
         if (!a)
             continue;
         a->found = true;
@@ -86,7 +87,7 @@ static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_
 static int look_up_doomed(doom *d, uint64_t head) {
     int rc = AETHER_OK;
     for (uint64_t i = 0; !rc && i < d->n; i++) {
-        asked *a = &d->of[i];
+        asked_edge *a = &d->of[i];
         ae_spot spot;
         uint64_t edge = 0;
         if (i > 0 && by_list(a - 1, a) == 0)
@@ -155,7 +156,7 @@ static int delete_in(ae_writer *w, uint32_t node, doom *d) {
 }
 
 /* Delete what is asked of the lists of one layout; *gone says how many entries that were. */
-static int delete_in_all(ae_writer *w, asked *of, uint64_t n, doom *d, uint64_t *gone) {
+static int delete_in_all(ae_writer *w, asked_edge *of, uint64_t n, doom *d, uint64_t *gone) {
     int rc = AETHER_OK;
     *gone = 0;
     if (n > 1)
@@ -173,17 +174,17 @@ static int delete_in_all(ae_writer *w, asked *of, uint64_t n, doom *d, uint64_t 
 }
 
 /* Ask the lists at the other ends for what was found. Return how much that is. */
-static uint64_t turn_found(asked *of, uint64_t n) {
+static uint64_t turn_found(asked_edge *of, uint64_t n) {
     uint64_t found = 0;
     for (uint64_t i = 0; i < n; i++)
         if (of[i].found)
-            of[found++] = (asked){.node = of[i].id, .id = of[i].node, .edge = of[i].edge};
+            of[found++] = (asked_edge){.node = of[i].id, .id = of[i].node, .edge = of[i].edge};
     return found;
 }
 
 /* Delete what is asked of the lists of `first` from both layouts; nothing is asked of those that are not
  * there. */
-static int delete_from(ae_changing *c, ae_writer *first, asked *of, uint64_t n, doom *d) {
+static int delete_from(ae_changing *c, ae_writer *first, asked_edge *of, uint64_t n, doom *d) {
     ae_writer *second = first == c->csc ? c->csr : c->csc;
     uint64_t gone, same;
     if (!first || !n)
@@ -196,7 +197,7 @@ static int delete_from(ae_changing *c, ae_writer *first, asked *of, uint64_t n, 
 /* Pairs whose lists are long: of those of csc lists first, from the front of `of` on, the others from its
  * end. */
 typedef struct waiting {
-    asked *of;
+    asked_edge *of;
     uint64_t front, back;
 } waiting;
 
@@ -209,7 +210,7 @@ static int ask_pair(ae_changing *c, uint32_t src, uint32_t dst, int64_t edge, wa
     if (rc)
         return rc;
     const bool by_dst = c->csc && (!c->csr || in <= out);
-    asked a = {.node = by_dst ? dst : src, .id = by_dst ? src : dst, .edge = edge};
+    asked_edge a = {.node = by_dst ? dst : src, .id = by_dst ? src : dst, .edge = edge};
     if (in <= SHORT_LIST && out <= SHORT_LIST)
         return delete_from(c, by_dst ? c->csc : c->csr, &a, 1, d);
     later->of[by_dst ? later->front++ : --later->back] = a;

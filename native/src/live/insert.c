@@ -17,7 +17,7 @@
 #define MANY      32768 /* edges from which on two threads are worth it */
 
 /* What most entries need of a writer, by value: it would be loaded again after each store. */
-typedef struct quick {
+typedef struct quick_writer {
     ae_root *roots;
     const _Atomic uint32_t *lines;
     uint8_t *arena;
@@ -25,26 +25,26 @@ typedef struct quick {
     uint64_t commit;
     ae_stamp stamp;
     bool sorted;
-} quick;
+} quick_writer;
 
-static inline quick quick_of(const ae_writer *w) {
-    return (quick){.roots = w->table->roots,
-                   .lines = w->table->lines,
-                   .arena = w->arena->memory.data,
-                   .layout = w->table->layout,
-                   .commit = w->commit,
-                   .stamp = w->stamp,
-                   .sorted = ae_blocks_sorted(w)};
+static inline quick_writer quick_of(const ae_writer *w) {
+    return (quick_writer){.roots = w->table->roots,
+                          .lines = w->table->lines,
+                          .arena = w->arena->memory.data,
+                          .layout = w->table->layout,
+                          .commit = w->commit,
+                          .stamp = w->stamp,
+                          .sorted = ae_blocks_sorted(w)};
 }
 
-static inline ae_root *quick_root(const quick *q, uint64_t node) {
+static inline ae_root *quick_root(const quick_writer *q, uint64_t node) {
     if (__builtin_expect(!q->lines, 1))
         return &q->roots[node];
     const uint32_t line = atomic_load_explicit(&q->lines[node / AE_ROOTS_OF_LINE], memory_order_relaxed);
     return line ? &q->roots[(uint64_t)line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
 }
 
-static inline uint8_t *arena_at(const quick *q, ae_ref ref) {
+static inline uint8_t *arena_at(const quick_writer *q, ae_ref ref) {
     return q->arena + (uint64_t)ref * AE_UNIT;
 }
 
@@ -57,7 +57,7 @@ AE_PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
 }
 
 /* Prefetch what putting an entry into a list reads and writes of it. */
-AE_PREFETCHES prefetch_list(const quick *q, uint64_t head) {
+AE_PREFETCHES prefetch_list(const quick_writer *q, uint64_t head) {
     const ae_layout *l = &q->layout;
     const uint32_t n = ae_head_length(head);
     const uint8_t *block = arena_at(q, ae_place_ref(ae_head_place(head)));
@@ -72,7 +72,7 @@ AE_PREFETCHES prefetch_list(const quick *q, uint64_t head) {
                        n % AE_GROUP || !l->time ? l->group : 2 * l->group);
 }
 
-static inline uint64_t quick_head(const quick *q, uint64_t node) {
+static inline uint64_t quick_head(const quick_writer *q, uint64_t node) {
     const ae_root *root = quick_root(q, node);
     return root ? atomic_load_explicit(&root->head, memory_order_relaxed) : 0;
 }
@@ -90,8 +90,8 @@ AE_PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
 }
 
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
-AE_PREFETCHES look_ahead(const ae_writer *w, const quick *q, const int64_t *major, const int64_t *minor,
-                         uint64_t left) {
+AE_PREFETCHES look_ahead(const ae_writer *w, const quick_writer *q, const int64_t *major,
+                         const int64_t *minor, uint64_t left) {
     const ae_root *root = left > FAR ? quick_root(q, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
@@ -109,8 +109,8 @@ static inline bool can_keep(const ae_writer *w, uint64_t past) {
 }
 
 /* Keep the version of a list before its first change in this transaction, as ae_writer_touch() does. */
-static inline void keep_version(ae_writer *w, const quick *q, uint32_t node, ae_root *root, uint64_t head,
-                                uint64_t past) {
+static inline void keep_version(ae_writer *w, const quick_writer *q, uint32_t node, ae_root *root,
+                                uint64_t head, uint64_t past) {
     if (!past)
         ae_writer_count_node(w, root);
     const ae_ref history = past ? ae_histories_new(&w->histories, q->commit) : 0;
@@ -123,7 +123,7 @@ static inline uint32_t room_units(const ae_layout *l, uint32_t room) {
 
 /* Copy the block of a list, which is full and of an older version, into one with more room. Return its place,
  * or 0 where that takes memory. */
-static inline uint32_t grow(ae_writer *w, const quick *q, uint32_t place, uint32_t n) {
+static inline uint32_t grow(ae_writer *w, const quick_writer *q, uint32_t place, uint32_t n) {
     const ae_layout *l = &q->layout;
     if (w->end_retired == w->room_retired)
         return 0;
@@ -137,8 +137,8 @@ static inline uint32_t grow(ae_writer *w, const quick *q, uint32_t place, uint32
 
 /* Put an entry behind the last one of a short list, as most entries are put; false: nothing is done, as there
  * is more to do than here. */
-static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const quick *q, uint32_t node,
-                                                             const ae_entry *entry) {
+static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const quick_writer *q,
+                                                             uint32_t node, const ae_entry *entry) {
     const ae_layout *l = &q->layout;
     ae_root *root = quick_root(q, node);
     if (!root)
@@ -199,8 +199,8 @@ static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *
 }
 
 /* Put an entry into the list of a node; *fresh and *edge as above. */
-static inline int put_entry(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry, bool *fresh,
-                            int64_t *edge, aether_error *err) {
+static inline int put_entry(ae_writer *w, const quick_writer *q, uint32_t node, const ae_entry *entry,
+                            bool *fresh, int64_t *edge, aether_error *err) {
     if (q->sorted)
         return put_sorted(w, node, entry, fresh, edge, err);
     *fresh = true;
@@ -211,8 +211,8 @@ static ae_writer *first_of(const ae_changing *c) {
     return c->csc ? c->csc : c->csr;
 }
 
-static inline int put_numbered(ae_changing *c, ae_writer *w, const quick *q, uint32_t node, ae_entry *entry,
-                               int64_t *edge, bool *fresh, aether_error *err) {
+static inline int put_first(ae_changing *c, ae_writer *w, const quick_writer *q, uint32_t node,
+                            ae_entry *entry, int64_t *edge, bool *fresh, aether_error *err) {
     entry->edge_id = c->counts.next_edge_id;
     const int rc = put_entry(w, q, node, entry, fresh, edge, err);
     if (rc || !*fresh)
@@ -222,7 +222,7 @@ static inline int put_numbered(ae_changing *c, ae_writer *w, const quick *q, uin
     return AETHER_OK;
 }
 
-static inline int put_second(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry,
+static inline int put_second(ae_writer *w, const quick_writer *q, uint32_t node, const ae_entry *entry,
                              aether_error *err) {
     int64_t edge;
     bool fresh;
@@ -237,7 +237,7 @@ static bool has_both(const ae_changing *c) {
 
 /* Prefetch what both lists of an edge need. Looking for the second list's block waits for its root; that of
  * the first list comes meanwhile. */
-AE_PREFETCHES look_at_both(const ae_changing *c, const quick *second, uint32_t src, uint32_t dst) {
+AE_PREFETCHES look_at_both(const ae_changing *c, const quick_writer *second, uint32_t src, uint32_t dst) {
     const ae_root *first = ae_table_root(c->csc->table, dst);
     if (first)
         __builtin_prefetch(first, 1);
@@ -246,11 +246,11 @@ AE_PREFETCHES look_at_both(const ae_changing *c, const quick *second, uint32_t s
 
 int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
                   aether_error *err) {
-    const quick first = quick_of(first_of(c)), second = quick_of(c->csr ? c->csr : c->csc);
+    const quick_writer first = quick_of(first_of(c)), second = quick_of(c->csr ? c->csr : c->csc);
     if (has_both(c))
         look_at_both(c, &second, src, dst);
     entry->id = c->csc ? src : dst;
-    const int rc = put_numbered(c, first_of(c), &first, c->csc ? dst : src, entry, edge, fresh, err);
+    const int rc = put_first(c, first_of(c), &first, c->csc ? dst : src, entry, edge, fresh, err);
     if (rc || !*fresh || !has_both(c))
         return rc;
     entry->id = dst;
@@ -278,7 +278,7 @@ static inline ae_entry new_entry(const aether_live_edges *edges, const int64_t *
 static int insert_first(batch *b, uint64_t to, aether_error *err) {
     ae_changing *c = b->c;
     ae_writer *w = first_of(c);
-    const quick q = quick_of(w);
+    const quick_writer q = quick_of(w);
     const aether_live_edges edges = *b->edges;
     const int64_t *major = c->csc ? edges.dst : edges.src, *minor = c->csc ? edges.src : edges.dst;
     const uint64_t base = b->base;
@@ -287,7 +287,7 @@ static int insert_first(batch *b, uint64_t to, aether_error *err) {
     for (; i < to; i++) {
         ae_entry entry = new_entry(&edges, minor, i);
         look_ahead(w, &q, major + i, minor + i, edges.count - i);
-        rc = put_numbered(c, w, &q, (uint32_t)major[i], &entry, &b->ids[i - base], &b->fresh[i - base], err);
+        rc = put_first(c, w, &q, (uint32_t)major[i], &entry, &b->ids[i - base], &b->fresh[i - base], err);
         if (rc)
             break;
     }
@@ -297,7 +297,7 @@ static int insert_first(batch *b, uint64_t to, aether_error *err) {
 
 static int insert_second(batch *b, uint64_t to, aether_error *err) {
     ae_writer *w = b->c->csr;
-    const quick q = quick_of(w);
+    const quick_writer q = quick_of(w);
     const aether_live_edges edges = *b->edges;
     const uint64_t base = b->base;
     int rc = AETHER_OK;

@@ -14,22 +14,22 @@
 /* ---- lists ---- */
 
 /* The roots of a table, by value: in the table they would be loaded again after each list that is written. */
-typedef struct sight {
+typedef struct root_view {
     const ae_root *roots;
     _Atomic uint32_t *lines;
     uint64_t end_lines;
-} sight;
+} root_view;
 
-static inline uint64_t line_of(const sight *s, uint64_t node) {
+static inline uint64_t line_of(const root_view *s, uint64_t node) {
     return atomic_load_explicit(&s->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
 }
 
-static inline const ae_root *root_in(const sight *s, uint64_t line, uint64_t node) {
+static inline const ae_root *root_in(const root_view *s, uint64_t line, uint64_t node) {
     return &s->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
 }
 
 /* Return the root of a node for reading: where there is none, one of line 0, which is empty. */
-static inline const ae_root *root_to_read(const sight *s, uint64_t node) {
+static inline const ae_root *root_to_read(const root_view *s, uint64_t node) {
     const uint64_t line = line_of(s, node);
     return root_in(s, __builtin_expect(line < s->end_lines, 1) ? line : 0, node);
 }
@@ -63,7 +63,7 @@ static uint64_t divide_nodes(const ae_table *table, const uint64_t *nodes, uint6
 static int locate_some_over(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out,
                             aether_error *err) {
     const ae_table *table = s->table;
-    const sight roots = {table->roots, table->lines, table->end_lines};
+    const root_view roots = {table->roots, table->lines, table->end_lines};
     const ae_stamp stamp = s->now->stamp;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
@@ -134,13 +134,13 @@ static bool all_below(const ae_view *s, const uint64_t *positions, uint64_t n) {
 }
 
 /* Positions of the base among those that were asked for. */
-typedef struct picked {
+typedef struct base_positions {
     uint64_t positions[SOME];
     uint16_t places[SOME];
     uint32_t n;
-} picked;
+} base_positions;
 
-static int pick(const ae_view *s, uint64_t position, uint64_t below, uint64_t i, picked *p,
+static int pick(const ae_view *s, uint64_t position, uint64_t below, uint64_t i, base_positions *p,
                 aether_error *err) {
     if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
         return ae_view_bad_position(s, position, err);
@@ -350,7 +350,7 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
     const uint32_t offset = ae_column_offset(l, which, &bytes);
     const ae_reach r = ae_reach_of(s);
     uint64_t got[SOME];
-    picked p;
+    base_positions p;
     int rc = AETHER_OK;
     prefetch_places(s, positions, n);
     p.n = 0;
@@ -416,11 +416,11 @@ static const ae_weight_sum *weight_sums(const aether_topology *t, ae_list list, 
 /* ---- many at once ---- */
 
 /* A job that wants something of the arena, too. */
-typedef struct mixed {
+typedef struct mixed_job {
     uint64_t *below;    /* positions in the base, in the order of the job */
     uint64_t *is_below; /* a bit for each entry of the job */
     uint64_t num_below;
-} mixed;
+} mixed_job;
 
 /* Return a bound of the entries that lie in the base: all of large lists may. */
 static uint64_t most_below(const uint64_t *positions, uint64_t n) {
@@ -431,7 +431,7 @@ static uint64_t most_below(const uint64_t *positions, uint64_t n) {
 }
 
 /* Note which entries of a job lie in the base, and where. */
-static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *err) {
+static int look(const ae_view *s, const ae_fetch *job, mixed_job *m, aether_error *err) {
     const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     uint64_t bits = 0;
@@ -457,7 +457,7 @@ static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *e
 
 /* The first ids of a job are now the base's: spread them, from the last one on, and read those of the arena
  * between them. */
-static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_error *err) {
+static int spread(const ae_view *s, const ae_fetch *job, const mixed_job *m, aether_error *err) {
     const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     uint32_t *ids = job->ids;
@@ -491,12 +491,12 @@ static int over_fetch_many(const aether_topology *t, const ae_fetch *jobs, uint3
     for (uint32_t j = 0; j < n; j++)
         if (!all_below(s, jobs[j].positions, jobs[j].count))
             words += most_below(jobs[j].positions, jobs[j].count) + (jobs[j].count + 63) / 64;
-    const uint64_t head = n * (sizeof(ae_fetch) + sizeof(mixed));
+    const uint64_t head = n * (sizeof(ae_fetch) + sizeof(mixed_job));
     int rc = ae_scratch_reserve(&staging->below, head + words * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
     ae_fetch *asked = staging->below.data;
-    mixed *parts = (mixed *)(void *)(asked + n);
+    mixed_job *parts = (mixed_job *)(void *)(asked + n);
     uint64_t *room = (uint64_t *)(void *)(parts + n);
     for (uint32_t j = 0; !rc && j < n; j++) {
         asked[j] = jobs[j];

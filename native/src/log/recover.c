@@ -36,22 +36,22 @@ static int with_remedy(int rc, const ae_log_directory *dir, uint64_t lsn, const 
     return rc;
 }
 
-typedef struct loaded {
+typedef struct loaded_segment {
     int fd;
     ae_log_header *bytes; /* the whole file, with zeros for what was cut off */
     uint64_t size;        /* of the buffer, as the header says */
     uint64_t held;        /* of the file: less if it was cut short */
     char path[PATH_MAX];
-} loaded;
+} loaded_segment;
 
-static void unload(loaded *s) {
+static void unload(loaded_segment *s) {
     aether_buffer_free(s->bytes, s->size);
     if (s->fd >= 0)
         close(s->fd);
 }
 
 /* Read bytes [from, size) of the file to where they belong in `bytes`. */
-static int read_file(const loaded *s, void *bytes, uint64_t from, uint64_t size, aether_error *err) {
+static int read_file(const loaded_segment *s, void *bytes, uint64_t from, uint64_t size, aether_error *err) {
     for (uint64_t done = from; done < size;) {
         ssize_t got = pread(s->fd, (uint8_t *)bytes + done, size - done, (off_t)done);
         if (got < 0 && errno == EINTR)
@@ -64,11 +64,11 @@ static int read_file(const loaded *s, void *bytes, uint64_t from, uint64_t size,
     return AETHER_OK;
 }
 
-static int load_segment(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
-                        bool writes, aether_error *err) {
+static int load_segment(loaded_segment *s, const ae_log_directory *dir, const uint8_t graph[16],
+                        uint64_t first_lsn, bool writes, aether_error *err) {
     ae_log_header header = {.first_lsn = 0};
     struct stat st;
-    *s = (loaded){.fd = -1};
+    *s = (loaded_segment){.fd = -1};
     ae_log_segment_path(dir, first_lsn, s->path, sizeof s->path);
     int rc = ae_log_open_segment(dir, first_lsn, writes, &s->fd, err);
     if (rc)
@@ -101,7 +101,8 @@ static int load_segment(loaded *s, const ae_log_directory *dir, const uint8_t gr
 }
 
 /* Write the frames of lsn `from` up to byte `end`, where `next` would go, once more, and sync them. */
-static int settle_frames(const loaded *s, uint64_t from, uint64_t end, uint64_t next, aether_error *err) {
+static int settle_frames(const loaded_segment *s, uint64_t from, uint64_t end, uint64_t next,
+                         aether_error *err) {
     _Alignas(ae_log_frame) uint8_t mark[AE_LOG_UNIT];
     uint64_t offset = AE_LOG_HEADER_BYTES;
     while (offset < end) {
@@ -141,7 +142,8 @@ typedef struct place {
 } place;
 
 /* Replay the frames that check, up to `end`. */
-static int replay_frames(const loaded *s, uint64_t end, const reading *r, place *at, aether_error *err) {
+static int replay_frames(const loaded_segment *s, uint64_t end, const reading *r, place *at,
+                         aether_error *err) {
     while (at->lsn != end) {
         const ae_log_frame *frame = ae_log_frame_at(s->bytes, at->offset);
         if (!frame || frame->lsn != at->lsn)
@@ -162,7 +164,8 @@ static int replay_frames(const loaded *s, uint64_t end, const reading *r, place 
 /* Return whether the frame that does not check was on disk, as the rest of the last segment says. A
  * writer may have gone on while the segment was read, so that the rest is newer than the frame: it is read
  * again, and if the frame checks now, *at moves on. */
-static int find_damage(const loaded *s, const reading *r, place *at, bool *damaged, aether_error *err) {
+static int find_damage(const loaded_segment *s, const reading *r, place *at, bool *damaged,
+                       aether_error *err) {
     for (;;) {
         const uint64_t lsn = at->lsn;
         *damaged = ae_log_find_witness(s->bytes, at->offset, lsn) != 0;
@@ -176,7 +179,7 @@ static int find_damage(const loaded *s, const reading *r, place *at, bool *damag
 }
 
 /* Replay one segment up to `end`, the first lsn of the next one (0 if this is the last). */
-static int replay(const loaded *s, uint64_t end, const reading *r, aether_error *err) {
+static int replay(const loaded_segment *s, uint64_t end, const reading *r, aether_error *err) {
     place at = {AE_LOG_HEADER_BYTES, s->bytes->first_lsn, s->bytes->first_lsn - 1};
     bool damaged = end != 0;
     int rc = replay_frames(s, end, r, &at, err);
@@ -208,7 +211,7 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
 }
 
 /* Load a segment; an error names the way out. */
-static int load_needed(loaded *s, const reading *r, const uint8_t graph[16], uint64_t first_lsn,
+static int load_needed(loaded_segment *s, const reading *r, const uint8_t graph[16], uint64_t first_lsn,
                        aether_error *err) {
     const int rc = load_segment(s, r->dir, graph, first_lsn, r->settles, err);
     return with_remedy(rc, r->dir, *r->next, rc == AETHER_E_FORMAT ? MOVE_AWAY : "", err);
@@ -217,7 +220,7 @@ static int load_needed(loaded *s, const reading *r, const uint8_t graph[16], uin
 /* Return an error if the file that follows the commits that check is none of the log: then it says nothing
  * about them. */
 static int check_following(const reading *r, const uint8_t graph[16], uint64_t first_lsn, aether_error *err) {
-    loaded s;
+    loaded_segment s;
     const int rc = load_needed(&s, r, graph, first_lsn, err);
     unload(&s);
     return rc == AETHER_E_FORMAT || rc == AETHER_E_INVALID ? rc : AETHER_OK;
@@ -237,7 +240,7 @@ static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint
         uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
         if (end && end <= r->from) /* nothing of it is needed: it may be as it likes */
             continue;
-        loaded s;
+        loaded_segment s;
         rc = load_needed(&s, r, graph, segments[i], err);
         rc = rc ? rc : replay(&s, end, r, err);
         unload(&s);

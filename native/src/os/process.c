@@ -29,16 +29,16 @@ __attribute__((constructor)) static void watch_process_forks(void) {
 }
 
 /* What the kernel tells of a process. */
-typedef struct told {
+typedef struct process_state {
     uint64_t start; /* 0: cannot be read */
     bool ended;
-} told;
+} process_state;
 
 /* A process that has ended stays until its parent asks for it, and takes signals like a living one: a
  * zombie. So does a main thread that has ended before the others; those are counted. */
-static told look_at(uint32_t pid) {
+static process_state look_at(uint32_t pid) {
     char path[32], text[1024];
-    told t = {0};
+    process_state t = {0};
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -81,7 +81,7 @@ bool ae_process_alive(uint64_t process) {
     const uint32_t pid = ae_process_pid(process);
     bool alive = pid && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
     if (alive) {
-        const told t = look_at(pid);
+        const process_state t = look_at(pid);
         const uint64_t start = process >> AE_PROCESS_PID_BITS; /* 0: it could not read its own */
         alive = !t.ended && (!t.start || !start || t.start == start);
     }

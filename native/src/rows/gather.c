@@ -23,11 +23,11 @@
 #define NONE          UINT64_MAX
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-typedef struct gather gather;
+typedef struct gathering gathering;
 
-typedef void (*rows_fn)(const gather *g, const char *const *at, uint64_t n, char *out);
+typedef void (*rows_fn)(const gathering *g, const char *const *at, uint64_t n, char *out);
 
-struct gather {
+struct gathering {
     const char *base;
     uint64_t num_rows, stride, items;
     uint64_t in_bytes, out_bytes; /* per row */
@@ -56,7 +56,8 @@ ALWAYS_INLINE void prefetch_row(const char *row, uint64_t bytes) {
 }
 
 /* `bytes` is a constant in the callers below, except in move_any. */
-ALWAYS_INLINE void move_rows(const gather *g, const char *const *at, uint64_t n, char *out, uint64_t bytes) {
+ALWAYS_INLINE void move_rows(const gathering *g, const char *const *at, uint64_t n, char *out,
+                             uint64_t bytes) {
     uint64_t ahead = ae_min_u64(g->ahead, n);
     for (uint64_t i = 0; i < ahead; i++)
         prefetch_row(at[i], bytes);
@@ -68,12 +69,12 @@ ALWAYS_INLINE void move_rows(const gather *g, const char *const *at, uint64_t n,
         memcpy(out + i * bytes, at[i], bytes);
 }
 
-static void move_any(const gather *g, const char *const *at, uint64_t n, char *out) {
+static void move_any(const gathering *g, const char *const *at, uint64_t n, char *out) {
     move_rows(g, at, n, out, g->in_bytes);
 }
 
 #define MOVE(size)                                                                                           \
-    static void move_##size(const gather *g, const char *const *at, uint64_t n, char *out) {                 \
+    static void move_##size(const gathering *g, const char *const *at, uint64_t n, char *out) {              \
         move_rows(g, at, n, out, size);                                                                      \
     }
 MOVE(1)
@@ -84,7 +85,7 @@ MOVE(16)
 MOVE(32)
 MOVE(64)
 
-static void move_converted(const gather *g, const char *const *at, uint64_t n, char *out) {
+static void move_converted(const gathering *g, const char *const *at, uint64_t n, char *out) {
     uint64_t ahead = ae_min_u64(g->ahead, n);
     for (uint64_t i = 0; i < ahead; i++)
         prefetch_row(at[i], g->in_bytes);
@@ -95,7 +96,7 @@ static void move_converted(const gather *g, const char *const *at, uint64_t n, c
     }
 }
 
-static rows_fn mover(const gather *g) {
+static rows_fn mover(const gathering *g) {
     if (g->convert)
         return move_converted;
     switch (g->in_bytes) {
@@ -120,12 +121,12 @@ static rows_fn mover(const gather *g) {
 
 /* ---- chunks of ids ------------------------------------------------------------- */
 
-ALWAYS_INLINE uint64_t row_id_at(const gather *g, uint64_t i) {
+ALWAYS_INLINE uint64_t row_id_at(const gathering *g, uint64_t i) {
     return g->id_bytes == 4 ? ((const uint32_t *)g->ids)[i] : ((const uint64_t *)g->ids)[i];
 }
 
 /* Return false at a bad id. Negative ids are large numbers here. */
-static bool locate_rows(gather *g, uint64_t begin, uint64_t n, const char **at) {
+static bool locate_rows(gathering *g, uint64_t begin, uint64_t n, const char **at) {
     for (uint64_t i = 0; i < n; i++) {
         uint64_t id = row_id_at(g, begin + i);
         if (id >= g->num_rows) {
@@ -137,7 +138,7 @@ static bool locate_rows(gather *g, uint64_t begin, uint64_t n, const char **at) 
     return true;
 }
 
-static bool go_on_gathering(gather *g, uint64_t begin, uint64_t n) {
+static bool go_on_gathering(gathering *g, uint64_t begin, uint64_t n) {
     ae_task_add(g->task, n);
     if (ae_task_cancelled(g->task))
         atomic_store_explicit(&g->cancelled, 1, memory_order_relaxed);
@@ -146,7 +147,7 @@ static bool go_on_gathering(gather *g, uint64_t begin, uint64_t n) {
 }
 
 static void gather_row_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    gather *g = ctx;
+    gathering *g = ctx;
     const char *at[BLOCK_IDS];
     uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
     (void)worker;
@@ -161,7 +162,7 @@ static void gather_row_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     }
 }
 
-static int run_gathering(gather *g, aether_error *err) {
+static int run_gathering(gathering *g, aether_error *err) {
     /* A short row costs a whole cache line. */
     uint64_t row_work = ae_max_u64(ae_max_u64(g->in_bytes, g->out_bytes), LINE);
     g->chunk_ids = ae_max_u64(CHUNK_WORK / row_work, 1);
@@ -207,7 +208,7 @@ int ae_gather_room(uint64_t n, uint64_t row_bytes, uint64_t out_size, aether_err
     return AETHER_OK;
 }
 
-static int check_row_sizes(gather *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
+static int check_row_sizes(gathering *g, const aether_rows *rows, uint32_t out_dtype, aether_error *err) {
     uint64_t last_row = 0, extent = 0, ids = 0;
     bool over = __builtin_mul_overflow(rows->row_items, aether_dtype_size(rows->dtype), &g->in_bytes) ||
                 __builtin_mul_overflow(rows->row_items, aether_dtype_size(out_dtype), &g->out_bytes) ||
@@ -227,7 +228,7 @@ int aether_gather(const aether_rows *rows, const aether_row_request *request, ae
     if (rc)
         return rc;
     const aether_row_request *r = request;
-    gather g = {.ids = r->ids, .id_bytes = r->id_bytes, .n = r->n, .out = r->out, .task = task};
+    gathering g = {.ids = r->ids, .id_bytes = r->id_bytes, .n = r->n, .out = r->out, .task = task};
     if (!rows)
         return ae_error_set(err, AETHER_E_INVALID, "rows are needed");
     rc = ae_gather_types(rows->dtype, r->id_bytes, r->out_dtype, &g.convert, err);
@@ -257,10 +258,10 @@ typedef struct {
     uint64_t size;
     aether_task *task;
     atomic_int cancelled;
-} copy;
+} copying;
 
 static void copy_byte_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    copy *c = ctx;
+    copying *c = ctx;
     uint64_t begin = chunk * COPY_CHUNK, size = ae_min_u64(COPY_CHUNK, c->size - begin);
     (void)worker;
     if (ae_task_cancelled(c->task))
@@ -272,7 +273,7 @@ static void copy_byte_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
 }
 
 int aether_copy(void *dst, const void *src, uint64_t size, aether_task *task, aether_error *err) {
-    copy c = {.dst = dst, .src = src, .size = size, .task = task};
+    copying c = {.dst = dst, .src = src, .size = size, .task = task};
     if (size && (!dst || !src))
         return ae_error_set(err, AETHER_E_INVALID, "dst and src are needed");
     aether_guard();

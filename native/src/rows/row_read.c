@@ -191,14 +191,14 @@ static void begin_segment_read(flow *w, segment *s) {
 
 /* ---- delivering ----------------------------------------------------------------------------- */
 
-typedef struct puts {
+typedef struct frame_queue {
     uint64_t keys[PUT_AT_ONCE];
     const void *frames[PUT_AT_ONCE];
     uint32_t into[PUT_AT_ONCE]; /* frames of a loan */
     uint64_t n;
-} puts;
+} frame_queue;
 
-static void put_frames(ae_row_job *j, puts *p) {
+static void put_frames(ae_row_job *j, frame_queue *p) {
     if (j->loan)
         ae_cache_loan_put(j->loan, p->keys, p->into, p->frames, p->n, j->time);
     else if (j->keep)
@@ -207,7 +207,7 @@ static void put_frames(ae_row_job *j, puts *p) {
 }
 
 /* Count a frame that was read, and queue it for the cache or the loan. */
-static void note_frame(ae_row_job *j, puts *p, uint64_t frame, const void *data, uint64_t place) {
+static void note_frame(ae_row_job *j, frame_queue *p, uint64_t frame, const void *data, uint64_t place) {
     atomic_fetch_add_explicit(&j->file->stats.frames, 1, memory_order_relaxed);
     if (j->loan && j->steps[place].what != AE_STEP_KEPT)
         return;
@@ -228,7 +228,8 @@ static void give(const ae_row_job *j, uint64_t i, const uint8_t *data) {
         memcpy(out, data, j->item_bytes);
 }
 
-static void deliver_run(ae_row_job *j, const aether_io_request *q, uint64_t first, uint64_t last, puts *p) {
+static void deliver_run(ae_row_job *j, const aether_io_request *q, uint64_t first, uint64_t last,
+                        frame_queue *p) {
     const aether_row_file *f = j->file;
     for (uint64_t i = first, frame; i < last; i++) {
         frame = frame_of(j, i);
@@ -240,7 +241,7 @@ static void deliver_run(ae_row_job *j, const aether_io_request *q, uint64_t firs
 }
 
 static void deliver(flow *w, segment *s) {
-    puts p = {.n = 0};
+    frame_queue p = {.n = 0};
     for (uint64_t i = 0; i < s->batch.num_requests; i++)
         deliver_run(w->job, &s->requests[i], s->firsts[i], s->firsts[i + 1], &p);
     put_frames(w->job, &p);

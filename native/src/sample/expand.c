@@ -98,13 +98,13 @@ static int run_hop_chunks(const ae_hop *h, aether_error *err) {
 
 /* ---- several threads: plan and fetch in parallel, relabel in order ---- */
 
-typedef struct parallel {
+typedef struct parallel_hop {
     const ae_hop *h;
     uint64_t *neighbors; /* of this hop's edges */
     ae_failure failure;
-} parallel;
+} parallel_hop;
 
-static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_error *err) {
+static int fetch_range(const parallel_hop *p, uint64_t from, uint64_t to, aether_error *err) {
     const aether_topology *t = p->h->r->topology;
     uint64_t *positions = ae_hop_positions(p->h);
     uint64_t asked = from;
@@ -124,7 +124,7 @@ static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_err
 }
 
 static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
-    parallel *p = ctx;
+    parallel_hop *p = ctx;
     const ae_hop *h = p->h;
     const uint64_t *first = ae_hop_first(h);
     uint64_t from = block * BLOCK_NODES;
@@ -148,7 +148,7 @@ static int run_parallel(const ae_hop *h, aether_error *err) {
     int rc = ae_scratch_reserve(&s->neighbors, total * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
-    parallel p = {.h = h, .neighbors = s->neighbors.data};
+    parallel_hop p = {.h = h, .neighbors = s->neighbors.data};
     ae_pool_run(plan_and_fetch_block, &p, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
     rc = ae_failure_take(&p.failure, err);
     if (rc)

@@ -86,12 +86,12 @@ static int fan_group(const fan *f, uint64_t first, uint64_t n, ae_scratch *set, 
 
 /* ---- lists that are slow to reach ---- */
 
-typedef struct together {
+typedef struct fanout_buffers {
     ae_list_reader reader;
     ae_scratch lists, counts, positions, ids;
-} together;
+} fanout_buffers;
 
-static void free_together(together *g) {
+static void free_together(fanout_buffers *g) {
     ae_list_reader_free(&g->reader);
     ae_scratch_free(&g->lists);
     ae_scratch_free(&g->counts);
@@ -99,7 +99,7 @@ static void free_together(together *g) {
     ae_scratch_free(&g->ids);
 }
 
-static int reserve_together(together *g, uint64_t rows, uint64_t k, aether_error *err) {
+static int reserve_together(fanout_buffers *g, uint64_t rows, uint64_t k, aether_error *err) {
     int rc = ae_scratch_reserve(&g->lists, rows * sizeof(ae_list), 0, err);
     if (!rc)
         rc = ae_scratch_reserve(&g->counts, rows * sizeof(uint64_t), 0, err);
@@ -108,7 +108,7 @@ static int reserve_together(together *g, uint64_t rows, uint64_t k, aether_error
     return rc ? rc : ae_scratch_reserve(&g->ids, rows * k * sizeof(uint64_t), 0, err);
 }
 
-static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_error *err) {
+static int fan_rows(fan *f, uint64_t first, uint64_t n, fanout_buffers *g, aether_error *err) {
     ae_list *lists = g->lists.data;
     uint64_t *counts = g->counts.data, *positions = g->positions.data, *ids = g->ids.data, total = 0;
     if (ae_task_cancelled(f->task))
@@ -133,7 +133,7 @@ static int fan_rows(fan *f, uint64_t first, uint64_t n, together *g, aether_erro
 }
 
 static int fan_together(fan *f, aether_error *err) {
-    together g = {0};
+    fanout_buffers g = {0};
     uint64_t rows = CELLS / f->k ? CELLS / f->k : 1;
     rows = rows < f->n ? rows : f->n;
     int rc = reserve_together(&g, rows, f->k, err);

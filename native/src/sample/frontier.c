@@ -11,7 +11,7 @@
 #define WORTHWHILE  4096          /* below this many nodes waking threads does not pay */
 #define FAR_BLOCK   4096          /* ... where asking costs more than the answer, and keys are not nodes */
 
-typedef struct prepare {
+typedef struct preparation {
     const aether_sampler *s;
     const ae_relation *r;
     const ae_sample_plan *plan;
@@ -21,9 +21,9 @@ typedef struct prepare {
     ae_frontier f;
     bool located; /* all lists are there before the blocks begin */
     ae_failure failure;
-} prepare;
+} preparation;
 
-static int locate_frontier(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+static int locate_frontier(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
     const aether_topology *t = p->r->topology;
     if (!p->s->node_bits)
         return t->ops->locate(t, p->keys + at, n, p->f.lists + at, err);
@@ -34,7 +34,7 @@ static int locate_frontier(const prepare *p, uint64_t at, uint64_t n, aether_err
 }
 
 /* Locate the lists of all nodes: of a far topology in one question, which it can put to many at once. */
-static int locate_all(const prepare *p, uint64_t count, aether_error *err) {
+static int locate_all(const preparation *p, uint64_t count, aether_error *err) {
     const bool is_far = p->r->topology->is_far;
     const uint64_t most = !is_far ? BLOCK : p->s->node_bits ? FAR_BLOCK : count;
     int rc = AETHER_OK;
@@ -52,7 +52,7 @@ int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t
 }
 
 /* AETHER_SAMPLE_LATEST: keep only the `fanout` last entries of a list that was cut by time. */
-static void keep_latest(const prepare *p, ae_list *list, ae_exclusions *exclusions) {
+static void keep_latest(const preparation *p, ae_list *list, ae_exclusions *exclusions) {
     uint64_t wanted = (uint64_t)p->fanout, size = list->degree - exclusions->count;
     if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds ||
         !ae_times_given(&p->r->times))
@@ -67,7 +67,7 @@ static void keep_latest(const prepare *p, ae_list *list, ae_exclusions *exclusio
 }
 
 /* What follows the cut by time. */
-static void finish_node(const prepare *p, uint64_t i) {
+static void finish_node(const preparation *p, uint64_t i) {
     ae_list *list = &p->f.lists[i];
     ae_exclusions exclusions = {0};
     if (p->f.exclusions)
@@ -78,7 +78,7 @@ static void finish_node(const prepare *p, uint64_t i) {
 }
 
 /* finish_node for n lists; without exclusions in one loop. */
-static void finish_many(const prepare *p, uint64_t at, uint64_t n) {
+static void finish_many(const preparation *p, uint64_t at, uint64_t n) {
     if (p->f.exclusions || p->fanout < 0) {
         for (uint64_t i = at; i < at + n; i++)
             finish_node(p, i);
@@ -92,7 +92,7 @@ static void finish_many(const prepare *p, uint64_t at, uint64_t n) {
     }
 }
 
-static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
+static int prepare_node(const preparation *p, uint64_t i, aether_error *err) {
     if (p->f.wholes)
         p->f.wholes[i] = p->f.lists[i];
     int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], &p->f.lists[i], err);
@@ -102,7 +102,7 @@ static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
 }
 
 /* Cut the lists of a block together. */
-static int prepare_together(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+static int prepare_together(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
     int64_t since[BLOCK], until[BLOCK];
     const int64_t *bounds = p->s->bounds.data;
     if (p->f.wholes)
@@ -119,7 +119,7 @@ static int prepare_together(const prepare *p, uint64_t at, uint64_t n, aether_er
 }
 
 /* The first loop prefetches for all lists of the block, so that their cache misses overlap. */
-static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+static int count_drawable(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t i = at; i < at + n; i++) {
         ae_weighted_list list = ae_frontier_weighted(&p->f, p->r, i);
@@ -132,7 +132,7 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
     return rc;
 }
 
-static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+static int prepare_block(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
     const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
     const bool together = p->s->has_bounds && ae_times_at_hand(&p->r->times);
     int rc = p->located ? AETHER_OK : locate_frontier(p, at, n, err);
@@ -145,7 +145,7 @@ static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error
 
 static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
     (void)worker;
-    prepare *p = ctx;
+    preparation *p = ctx;
     const uint64_t begin = task * TASK_BLOCKS * BLOCK;
     const uint64_t end = begin + TASK_BLOCKS * BLOCK < p->count ? begin + TASK_BLOCKS * BLOCK : p->count;
     for (uint64_t at = begin; at < end && !ae_failure_seen(&p->failure); at += BLOCK) {
@@ -183,18 +183,18 @@ int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, u
     if (fanout == 0 || count == 0)
         return AETHER_OK;
     int rc = reserve_frontier(s, r, count, out, err);
-    const prepare p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
+    const preparation p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
     return rc ? rc : locate_all(&p, count, err);
 }
 
 int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
                      int64_t fanout, uint64_t begin, uint64_t i, const ae_frontier *f, aether_error *err) {
-    const prepare p = {.s = s,
-                       .r = r,
-                       .plan = plan,
-                       .fanout = fanout,
-                       .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
-                       .f = *f};
+    const preparation p = {.s = s,
+                           .r = r,
+                           .plan = plan,
+                           .fanout = fanout,
+                           .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                           .f = *f};
     int rc = locate_frontier(&p, i, 1, err);
     if (!rc)
         rc = prepare_node(&p, i, err);
@@ -209,13 +209,13 @@ int ae_frontier_prepare(aether_sampler *s, ae_relation *r, const ae_sample_plan 
     int rc = reserve_frontier(s, r, count, out, err);
     if (rc)
         return rc;
-    prepare p = {.s = s,
-                 .r = r,
-                 .plan = plan,
-                 .fanout = fanout,
-                 .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
-                 .count = count,
-                 .f = *out};
+    preparation p = {.s = s,
+                     .r = r,
+                     .plan = plan,
+                     .fanout = fanout,
+                     .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                     .count = count,
+                     .f = *out};
     p.located = r->topology->is_far;
     rc = p.located ? locate_all(&p, count, err) : AETHER_OK;
     if (!rc && p.located && r->weights.own)

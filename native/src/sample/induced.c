@@ -112,22 +112,22 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
 
 /* ---- lists that are slow to reach ---- */
 
-typedef struct together {
+typedef struct list_batch {
     const aether_sampler *s;
     walk *w;
     const uint64_t *keys;
     const ae_list *lists;
     uint64_t *first;
     uint64_t begun; /* lists whose first edge is known */
-} together;
+} list_batch;
 
-static void begin_induced_lists(together *g, uint64_t end) {
+static void begin_induced_lists(list_batch *g, uint64_t end) {
     while (g->begun < end)
         g->first[g->begun++] = g->w->r->num_edges;
 }
 
 static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n, aether_error *err) {
-    together *g = ctx;
+    list_batch *g = ctx;
     walk *w = g->w;
     if (g->begun <= list) { /* this list's first entries */
         begin_induced_lists(g, list + 1);
@@ -150,15 +150,15 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
     return AETHER_OK;
 }
 
-typedef struct cut {
+typedef struct list_cut {
     const aether_sampler *s;
     const walk *w;
     const uint64_t *keys;
     ae_list *lists;
-} cut;
+} list_cut;
 
 static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
-    const cut *c = ctx;
+    const list_cut *c = ctx;
     ae_list list = c->lists[i];
     (void)again;
     int rc = ae_frontier_restrict(c->s, c->w->r, c->keys[i], &list, err);
@@ -168,7 +168,7 @@ static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
 }
 
 static int restrict_all(aether_sampler *s, const walk *w, const uint64_t *keys, ae_list *lists, uint64_t n) {
-    cut c = {s, w, keys, lists};
+    list_cut c = {s, w, keys, lists};
     ae_staging *staging = &s->reader.staging;
     ae_value_cache *p[AE_RELATION_CACHES];
     const uint32_t num_caches = ae_relation_caches(w->r, p);
@@ -195,7 +195,7 @@ static int walk_together(aether_sampler *s, walk *w, const uint64_t *keys, uint6
     }
     if (!rc)
         rc = restrict_all(s, w, keys, lists, n);
-    together g = {s, w, keys, lists, first, 0};
+    list_batch g = {s, w, keys, lists, first, 0};
     if (!rc)
         rc = ae_list_reader_lists(&s->reader, t, lists, n, keep_read, &g, s->task, w->err);
     begin_induced_lists(&g, rc ? 0 : n);

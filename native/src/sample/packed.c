@@ -11,10 +11,10 @@
 #define HEAD 24u
 
 /* ids of the part of nodes or edges that rows follow */
-typedef struct named {
+typedef struct named_ids {
     const int64_t *ids;
     uint64_t n;
-} named;
+} named_ids;
 
 static uint64_t padded_part(uint64_t size) {
     return (size + 7) & ~UINT64_C(7);
@@ -75,7 +75,7 @@ static int packed_size(const aether_sampler *s, const aether_packing *p, uint64_
 /* ---- rows ---- */
 
 /* Rows on both sides of the last row of the base. */
-static int put_both(const aether_versioned_rows *v, named of, char *out, aether_error *err) {
+static int put_both(const aether_versioned_rows *v, named_ids of, char *out, aether_error *err) {
     const uint64_t bytes = row_bytes(v), base = v->base.num_rows;
     for (uint64_t i = 0; i < of.n; i++) {
         const uint64_t id = (uint64_t)of.ids[i];
@@ -90,8 +90,8 @@ static int put_both(const aether_versioned_rows *v, named of, char *out, aether_
     return AETHER_OK;
 }
 
-static int put_versioned(const aether_sampler *s, const aether_versioned_rows *v, named of, char *out,
-                         aether_error *err) {
+static int put_first_rows(const aether_sampler *s, const aether_versioned_rows *v, named_ids of, char *out,
+                          aether_error *err) {
     uint64_t largest = 0;
     for (uint64_t i = 0; i < of.n; i++)
         largest = (uint64_t)of.ids[i] > largest ? (uint64_t)of.ids[i] : largest;
@@ -106,7 +106,7 @@ static int put_versioned(const aether_sampler *s, const aether_versioned_rows *v
 /* Find the version of row ids[i] that a commit sees; 0: none. A version is complete before it is linked, and
  * links lead to earlier ones. Once versions are used again, as those of a snapshot that was held too long,
  * they may lead anywhere: to a later version, or in a circle. */
-static int find_version(const aether_versioned_rows *v, named of, uint64_t i, uint64_t *found,
+static int find_version(const aether_versioned_rows *v, named_ids of, uint64_t i, uint64_t *found,
                         aether_error *err) {
     const int64_t id = of.ids[i];
     uint64_t slot = __atomic_load_n(&v->slots[id], __ATOMIC_ACQUIRE), last = UINT64_MAX, steps = 0;
@@ -127,7 +127,7 @@ static int find_version(const aether_versioned_rows *v, named of, uint64_t i, ui
                                                 "row %" PRId64 " has a version that does not exist", id);
 }
 
-static int put_versions(const aether_versioned_rows *v, named of, char *out, aether_error *err) {
+static int put_versions(const aether_versioned_rows *v, named_ids of, char *out, aether_error *err) {
     const uint64_t bytes = row_bytes(v);
     for (uint64_t i = 0; i < of.n; i++) {
         uint64_t slot = 0;
@@ -140,18 +140,18 @@ static int put_versions(const aether_versioned_rows *v, named of, char *out, aet
     return AETHER_OK;
 }
 
-static int put_values(const aether_sampler *s, const aether_versioned_rows *v, named of, char *out,
+static int put_values(const aether_sampler *s, const aether_versioned_rows *v, named_ids of, char *out,
                       aether_error *err) {
     if (!of.n || !row_bytes(v))
         return AETHER_OK;
-    int rc = put_versioned(s, v, of, out, err);
+    int rc = put_first_rows(s, v, of, out, err);
     return rc || !v->slots ? rc : put_versions(v, of, out, err);
 }
 
 /* ---- parts ---- */
 
 static int put_part(const aether_sampler *s, const aether_packing *p, const aether_part *part, uint64_t n,
-                    named of, void *out, aether_error *err) {
+                    named_ids of, void *out, aether_error *err) {
     const uint64_t hops = p->num_hops;
     switch (part->what) {
     case AETHER_PART_NODES:
@@ -184,7 +184,7 @@ static int put_parts(const aether_sampler *s, uint64_t key, const aether_packing
                      aether_error *err) {
     const uint32_t tail[2] = {p->num_parts, 0};
     uint64_t at = HEAD + 8 * (uint64_t)p->num_parts, last = 0, length = 0, bytes = 0;
-    named of = {NULL, 0};
+    named_ids of = {NULL, 0};
     memcpy(out, &key, 8);
     memcpy(out + 8, &p->commit, 8);
     memcpy(out + 16, tail, 8);
@@ -196,7 +196,7 @@ static int put_parts(const aether_sampler *s, uint64_t key, const aether_packing
         if (rc)
             return rc;
         if (part->what == AETHER_PART_NODES || part->what == AETHER_PART_EDGES)
-            of = (named){(const int64_t *)(out + at), length};
+            of = (named_ids){(const int64_t *)(out + at), length};
         memcpy(out + HEAD + 8 * (uint64_t)i, &length, 8);
         const uint64_t size = length * bytes;
         memset(out + at + size, 0, padded_part(size) - size);

@@ -38,7 +38,7 @@
  * call is cancelled, or fails anyway. AGAIN: not known yet. */
 enum { READ, MISSING, TORN, BUSY, DAMAGED, LEFT, AGAIN };
 
-typedef struct gather {
+typedef struct gathering {
     const aether_table *t;
     const int64_t *ids;
     uint64_t n, chunk_ids, ahead;
@@ -51,7 +51,7 @@ typedef struct gather {
     aether_task *task;
     atomic_ullong bad[LEFT]; /* the first position of an id that is none (at READ), or of a slot that is so */
     atomic_int cancelled;
-} gather;
+} gathering;
 
 /* Say who has a row in work; whoever it was may have ended the row meanwhile. */
 static void describe_writer(const aether_table *t, int64_t row, char *out, size_t size) {
@@ -115,7 +115,7 @@ static bool sum_is_right(uint64_t row, const uint8_t *data, uint64_t row_bytes, 
 }
 
 /* Try once; false: again. */
-static inline bool try_slot(const gather *g, uint64_t row, const ae_slot *slot, uint8_t *out, int *found) {
+static inline bool try_slot(const gathering *g, uint64_t row, const ae_slot *slot, uint8_t *out, int *found) {
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
     *found = MISSING;
     if (seq % 2 || !seq)
@@ -142,14 +142,14 @@ static bool is_left(const aether_table *t, uint64_t row, const ae_slot *slot) {
 }
 
 /* How long a row has been waited for; zeros: not yet. */
-typedef struct wait {
+typedef struct waiting {
     uint32_t tries;
     time_t until;
-} wait;
+} waiting;
 
 /* Wait a little for the writer of a row. AGAIN: look at it again; else what it was found to be. */
 static int wait_for_writer(const aether_table *t, uint64_t row, const ae_slot *slot, aether_task *task,
-                           wait *w) {
+                           waiting *w) {
     if (!ae_shard_wait(w->tries++))
         return AGAIN;
     if (is_left(t, row, slot))
@@ -162,9 +162,9 @@ static int wait_for_writer(const aether_table *t, uint64_t row, const ae_slot *s
     return now < w->until ? AGAIN : BUSY;
 }
 
-static __attribute__((noinline)) int read_patiently(const gather *g, uint64_t row, const ae_slot *slot,
+static __attribute__((noinline)) int read_patiently(const gathering *g, uint64_t row, const ae_slot *slot,
                                                     uint8_t *out) {
-    wait w = {0};
+    waiting w = {0};
     int found;
     while (!try_slot(g, row, slot, out, &found)) {
         found = wait_for_writer(g->t, row, slot, g->task, &w);
@@ -176,7 +176,7 @@ static __attribute__((noinline)) int read_patiently(const gather *g, uint64_t ro
     return found;
 }
 
-static inline int read_row_slot(const gather *g, uint64_t row, uint8_t *out) {
+static inline int read_row_slot(const gathering *g, uint64_t row, uint8_t *out) {
     const ae_slot *slot = ae_table_slot(g->t, row);
     int found;
     return try_slot(g, row, slot, out, &found) ? found : read_patiently(g, row, slot, out);
@@ -184,7 +184,7 @@ static inline int read_row_slot(const gather *g, uint64_t row, uint8_t *out) {
 
 /* ---- rows as they are wanted -------------------------------------------------------------- */
 
-static void fill_missing(const gather *g, uint8_t *out) {
+static void fill_missing(const gathering *g, uint8_t *out) {
     static const uint16_t half = 0x7E00, brain = 0x7FC0;
     static const uint32_t single = 0x7FC00000;
     static const uint64_t wide = UINT64_C(0x7FF8000000000000);
@@ -200,7 +200,7 @@ static void fill_missing(const gather *g, uint8_t *out) {
             memcpy(out + i, nan, bytes);
 }
 
-static int read_converted(const gather *g, uint64_t row, uint8_t *scratch, uint8_t *out) {
+static int read_converted(const gathering *g, uint64_t row, uint8_t *scratch, uint8_t *out) {
     const int found = read_row_slot(g, row, scratch);
     if (found == READ && g->t->info.flags & AETHER_TABLE_SCALED)
         ae_slot_scale(scratch, g->t->info.row_items, out);
@@ -211,7 +211,7 @@ static int read_converted(const gather *g, uint64_t row, uint8_t *scratch, uint8
 
 /* ---- chunks of ids ------------------------------------------------------------------------- */
 
-static bool go_on_reading_slots(gather *g, uint64_t n) {
+static bool go_on_reading_slots(gathering *g, uint64_t n) {
     ae_task_add(g->task, n);
     if (ae_task_cancelled(g->task))
         atomic_store_explicit(&g->cancelled, 1, memory_order_relaxed);
@@ -219,7 +219,7 @@ static bool go_on_reading_slots(gather *g, uint64_t n) {
 }
 
 /* Read a row as it is wanted, or note what is wrong with it. */
-static __attribute__((noinline)) void read_any(gather *g, uint64_t i, uint64_t row, uint8_t *scratch) {
+static __attribute__((noinline)) void read_any(gathering *g, uint64_t i, uint64_t row, uint8_t *scratch) {
     uint8_t *out = g->out + i * g->out_bytes;
     if (row >= g->t->info.num_rows) {
         ae_lower(&g->bad[READ], i);
@@ -256,7 +256,7 @@ static inline bool read_at_once(const ae_slot *slot, uint8_t *out, uint64_t row_
 }
 
 /* Compare the checksums of copies; one that is wrong is read again, and named if it stays so. */
-static void compare_sums(gather *g, copies *c) {
+static void compare_sums(gathering *g, copies *c) {
     uint32_t begun[AE_SLOT_SUMS];
     ae_slot_sums_begin(c->rows, c->data, c->n, g->t->info.row_bytes, begun);
     for (uint32_t k = 0; k < c->n; k++)
@@ -269,7 +269,7 @@ static void compare_sums(gather *g, copies *c) {
  * All that the loop needs is in variables: the compiler takes it that stores to `out` could change the rest.
  */
 static void gather_slot_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
-    gather *g = ctx;
+    gathering *g = ctx;
     const uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
     const uint64_t num_rows = g->t->info.num_rows, stride = g->t->info.stride, ahead = g->ahead;
     const uint64_t row_bytes = g->t->info.row_bytes, out_bytes = g->out_bytes;
@@ -304,7 +304,7 @@ static void gather_slot_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     compare_sums(g, &c);
 }
 
-static int report_bad_slot(const gather *g, aether_error *err) {
+static int report_bad_slot(const gathering *g, aether_error *err) {
     for (int found = READ; found <= DAMAGED; found++) {
         const uint64_t at = atomic_load(&g->bad[found]);
         if (at == NONE)
@@ -314,7 +314,7 @@ static int report_bad_slot(const gather *g, aether_error *err) {
     return AETHER_OK;
 }
 
-static int run_slot_gathering(gather *g, aether_error *err) {
+static int run_slot_gathering(gathering *g, aether_error *err) {
     const uint64_t row_work = ae_max_u64(g->t->info.stride, g->out_bytes);
     const uint64_t most = ae_pool_threads(0);
     const uint32_t threads =
@@ -337,7 +337,7 @@ static int run_slot_gathering(gather *g, aether_error *err) {
     return rc ? rc : report_bad_slot(g, err);
 }
 
-static int check_gathering(gather *g, const aether_table_gather_options *o, uint64_t out_size,
+static int check_gathering(gathering *g, const aether_table_gather_options *o, uint64_t out_size,
                            aether_error *err) {
     const aether_table_info *info = &g->t->info;
     const uint32_t dtype = info->flags & AETHER_TABLE_SCALED ? AETHER_F32 : info->dtype;
@@ -364,7 +364,7 @@ static int check_gathering(gather *g, const aether_table_gather_options *o, uint
 
 int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, void *out, uint64_t out_size,
                         const aether_table_gather_options *options, aether_task *task, aether_error *err) {
-    gather g = {.t = t, .ids = ids, .n = n, .out = out, .task = task};
+    gathering g = {.t = t, .ids = ids, .n = n, .out = out, .task = task};
     const int rc = check_gathering(&g, options, out_size, err);
     return rc || !n ? rc : run_slot_gathering(&g, err);
 }
@@ -374,7 +374,7 @@ int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, v
 /* Set *version to that of a row, -1 if it was never written; return what the row was found to be. */
 static int read_version(const aether_table *t, uint64_t row, aether_task *task, int64_t *version) {
     const ae_slot *slot = ae_table_slot(t, row);
-    wait w = {0};
+    waiting w = {0};
     int found;
     do {
         const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);

@@ -17,13 +17,13 @@
 
 enum { AHEAD = 8, LOOK = 4096 }; /* rows: between writing and prefetching; between two looks at the task */
 
-typedef struct put {
+typedef struct putting {
     aether_table *t;
     const int64_t *ids;
     const uint8_t *rows;
     const int64_t *versions; /* NULL: by the clock */
     uint64_t n, now, written;
-} put;
+} putting;
 
 /* ---- one row ------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static void store_data(ae_slot *slot, const uint8_t *data, uint64_t row_bytes) {
 
 /* Return the version that a row gets. A time never goes back, whatever the clock does, and a count stays at
  * the largest number: readers take versions for signed ones. */
-static uint64_t next_version(const put *p, uint64_t i, uint64_t before) {
+static uint64_t next_version(const putting *p, uint64_t i, uint64_t before) {
     if (p->versions)
         return (uint64_t)p->versions[i];
     return p->now ? ae_max_u64(p->now, before) : ae_min_u64(before + 1, INT64_MAX);
@@ -53,7 +53,7 @@ static uint64_t next_version(const put *p, uint64_t i, uint64_t before) {
 /* Write a row, unless it has a newer version; its shard is locked. A seq that is odd here is a dead
  * writer's: readers wait for none of its stores. A row stays odd of which stores may be lost: others could
  * read what lay there before. */
-static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, uint32_t sum) {
+static bool write_row(const putting *p, uint64_t i, uint64_t row, ae_shard *shard, uint32_t sum) {
     ae_slot *slot = ae_table_slot_writable(p->t, row);
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed);
     const uint64_t before = seq % 2 ? 0 : atomic_load_explicit(&slot->version, memory_order_relaxed);
@@ -76,13 +76,13 @@ static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, u
 
 /* ---- many ------------------------------------------------------------------------------ */
 
-static inline __attribute__((always_inline)) void prefetch_slot(const put *p, uint64_t i) {
+static inline __attribute__((always_inline)) void prefetch_slot(const putting *p, uint64_t i) {
     if (i < p->n)
         ae_slot_prefetch(ae_table_slot_writable(p->t, (uint64_t)p->ids[i]), p->t->info.stride, true);
 }
 
 /* Say that a living process keeps others from a row. */
-static int refuse_busy(const put *p, uint64_t at, const ae_shard *shard, aether_error *err) {
+static int refuse_busy(const putting *p, uint64_t at, const ae_shard *shard, aether_error *err) {
     const uint32_t pid = ae_process_pid(atomic_load_explicit(&shard->owner, memory_order_relaxed));
     return ae_error_at(err, AETHER_E_TORN, (int64_t)at, p->ids[at],
                        "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' could not be written for %d s: process "
@@ -92,7 +92,7 @@ static int refuse_busy(const put *p, uint64_t at, const ae_shard *shard, aether_
                        p->ids[at], at, p->t->name, AE_SHARD_PATIENCE, pid);
 }
 
-static int write_group(put *p, uint64_t begin, uint32_t count, aether_task *task, aether_error *err) {
+static int write_group(putting *p, uint64_t begin, uint32_t count, aether_task *task, aether_error *err) {
     uint64_t rows[AE_SLOT_SUMS];
     const uint8_t *data[AE_SLOT_SUMS];
     uint32_t sums[AE_SLOT_SUMS];
@@ -119,7 +119,7 @@ static int write_group(put *p, uint64_t begin, uint32_t count, aether_task *task
     return AETHER_OK;
 }
 
-static int write_all(put *p, aether_task *task, aether_error *err) {
+static int write_all(putting *p, aether_task *task, aether_error *err) {
     ae_task_begin(task, p->n);
     for (uint64_t i = 0; i < AHEAD; i++)
         prefetch_slot(p, i);
@@ -147,7 +147,7 @@ static uint64_t ticks_now(uint64_t tick) {
     return ae_max_u64(((uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec) / tick, 1);
 }
 
-static int check_put(const put *p, uint64_t size, aether_error *err) {
+static int check_put(const putting *p, uint64_t size, aether_error *err) {
     uint64_t needed;
     if (!p->t->writable)
         return ae_error_set(err, AETHER_E_INVALID, "'%s' is open for reading only: open it for writing",
@@ -167,7 +167,7 @@ static int check_put(const put *p, uint64_t size, aether_error *err) {
 
 int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void *rows, uint64_t size,
                      const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err) {
-    put p = {.t = t, .ids = ids, .rows = rows, .versions = versions, .n = n};
+    putting p = {.t = t, .ids = ids, .rows = rows, .versions = versions, .n = n};
     *written = 0;
     int rc = check_put(&p, size, err);
     if (rc || !n)

@@ -28,13 +28,13 @@ typedef struct group {
     uint32_t n;
 } group;
 
-typedef struct take {
+typedef struct taking {
     const aether_table_info *info;
     uint8_t *out, *whole;
     uint64_t out_bytes, taken;
-} take;
+} taking;
 
-static void end_group(take *t, group *g) {
+static void end_group(taking *t, group *g) {
     uint32_t sums[AE_SLOT_SUMS];
     ae_slot_sums_begin(g->rows, g->data, g->n, t->info->row_bytes, sums);
     for (uint32_t k = 0; k < g->n; k++) {
@@ -77,7 +77,7 @@ int aether_slots_take(const aether_table_info *info, const aether_slots *slots, 
     if (rc)
         return rc;
     const aether_slots *s = slots;
-    take t = {.info = info, .out = s->out, .whole = s->whole};
+    taking t = {.info = info, .out = s->out, .whole = s->whole};
     group g = {.n = 0};
     if (!info || (s->n && (!s->ids || !s->slots || !s->out || !s->whole)))
         return ae_error_set(err, AETHER_E_INVALID, "info, ids, slots, out and whole are needed");

@@ -17,15 +17,15 @@
  * are dense, or whatever the other side makes of them, such as those of one commit of a live graph.
  */
 
-typedef struct asked {
+typedef struct asked_lists {
     aether_topology base;
     ae_topology_ops ops;
     aether_ask_fn ask;
     void *user;
-} asked;
+} asked_lists;
 
-static const asked *asked_of(const aether_topology *t) {
-    return (const asked *)(const void *)t;
+static const asked_lists *asked_of(const aether_topology *t) {
+    return (const asked_lists *)(const void *)t;
 }
 
 static int ask_user(const aether_topology *t, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
@@ -130,7 +130,7 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
                             "positions below %" PRIu64 " and edge ids below %" PRIu64
                             " are not those of %" PRIu64 " edges",
                             end_positions, end_edge_ids, lists->num_edges);
-    asked *a = calloc(1, sizeof *a);
+    asked_lists *a = calloc(1, sizeof *a);
     if (!a)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology");
     a->ops = (ae_topology_ops){

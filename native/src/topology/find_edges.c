@@ -11,12 +11,12 @@
 #define BLOCK 256
 #define LISTS 4096 /* lists read together, where they are slow to reach */
 
-typedef struct find {
+typedef struct finding {
     const aether_topology *t;
     const int64_t *minor; /* of all pairs */
     uint64_t *pairs, *positions;
     uint64_t capacity, hits;
-} find;
+} finding;
 
 static int check_id(const char *name, uint64_t i, int64_t id, uint64_t count, aether_error *err) {
     if (id >= 0 && (uint64_t)id < count)
@@ -34,7 +34,7 @@ static int check_order(const int64_t *major, const int64_t *minor, uint64_t i, a
 }
 
 /* The first of the pairs [from, to) whose minor is not below `id`. */
-static uint64_t first_pair(const find *f, uint64_t from, uint64_t to, uint64_t id) {
+static uint64_t first_pair(const finding *f, uint64_t from, uint64_t to, uint64_t id) {
     while (from < to) {
         uint64_t middle = from + (to - from) / 2;
         if ((uint64_t)f->minor[middle] < id)
@@ -45,7 +45,7 @@ static uint64_t first_pair(const find *f, uint64_t from, uint64_t to, uint64_t i
     return from;
 }
 
-static void keep_hit(find *f, uint64_t pair, uint64_t position) {
+static void keep_hit(finding *f, uint64_t pair, uint64_t position) {
     if (f->hits < f->capacity) {
         f->pairs[f->hits] = pair;
         f->positions[f->hits] = position;
@@ -54,14 +54,14 @@ static void keep_hit(find *f, uint64_t pair, uint64_t position) {
 }
 
 /* The pairs [from, to) ask for one list, of which these are n entries from `position` on. */
-static void search_entries(find *f, uint64_t from, uint64_t to, uint64_t position, const uint64_t *ids,
+static void search_entries(finding *f, uint64_t from, uint64_t to, uint64_t position, const uint64_t *ids,
                            uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t p = first_pair(f, from, to, ids[i]); p < to && (uint64_t)f->minor[p] == ids[i]; p++)
             keep_hit(f, p, position + i);
 }
 
-static int search_list(find *f, ae_list list, uint64_t from, uint64_t to, aether_task *task,
+static int search_list(finding *f, ae_list list, uint64_t from, uint64_t to, aether_task *task,
                        aether_error *err) {
     uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
@@ -80,7 +80,7 @@ static int search_list(find *f, ae_list list, uint64_t from, uint64_t to, aether
 
 /* Lists that are read together. The pairs of list i are [from[i], from[i + 1]). */
 typedef struct reading {
-    find *f;
+    finding *f;
     uint64_t from[LISTS + 1];
     ae_list lists[LISTS];
 } reading;
@@ -115,7 +115,7 @@ static uint64_t end_of(const int64_t *major, uint64_t n, uint64_t from) {
     return to;
 }
 
-static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
+static int search_each(finding *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t from = 0, to; !rc && from < n; from = to) {
         ae_list list;
@@ -132,7 +132,8 @@ static int search_each(find *f, const int64_t *major, uint64_t n, aether_task *t
 }
 
 /* Lists that are slow to reach are read many at a time. */
-static int search_together(find *f, const int64_t *major, uint64_t n, aether_task *task, aether_error *err) {
+static int search_together(finding *f, const int64_t *major, uint64_t n, aether_task *task,
+                           aether_error *err) {
     reading *r = calloc(1, sizeof *r);
     ae_list_reader reader = {0};
     int rc = r ? AETHER_OK : ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for looking up edges");
@@ -164,7 +165,7 @@ int aether_find_edges(const aether_topology *t, const aether_edge_search *search
     int rc = ae_options_check(s, sizeof *s, "aether_edge_search", err);
     if (rc)
         return rc;
-    find f = {t, s->minor, s->pairs, s->positions, s->capacity, 0};
+    finding f = {t, s->minor, s->pairs, s->positions, s->capacity, 0};
     aether_guard();
     rc = check_asked_pairs(t, s->major, s->minor, s->n, task, err);
     ae_task_begin(task, s->n);

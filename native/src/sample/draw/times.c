@@ -262,21 +262,21 @@ int ae_times_restrict_many(const ae_times *times, const aether_topology *t, cons
 
 #define CHECK_NODES 4096
 
-typedef struct check {
+typedef struct checking {
     ae_times times;
     const aether_topology *t;
     aether_task *task;
     uint64_t worst; /* first bad node found so far */
     int rc;
     aether_error *err;
-} check;
+} checking;
 
 /* The map of doubles puts NaN beyond the infinities. */
 static bool is_time(const ae_times *times, int64_t time) {
     return !times->is_double || (time >= ae_time_of_double(-INFINITY) && time <= ae_time_of_double(INFINITY));
 }
 
-static int check_node_times(const check *c, uint64_t node, bool *sorted, aether_error *err) {
+static int check_node_times(const checking *c, uint64_t node, bool *sorted, aether_error *err) {
     ae_list list;
     int64_t last = INT64_MIN, time = INT64_MIN;
     int rc = c->t->ops->locate(c->t, &node, 1, &list, err);
@@ -289,7 +289,7 @@ static int check_node_times(const check *c, uint64_t node, bool *sorted, aether_
     return rc;
 }
 
-static void note_checked_node(check *c, int rc, uint64_t node, const aether_error *err) {
+static void note_checked_node(checking *c, int rc, uint64_t node, const aether_error *err) {
     int none = AETHER_OK;
     if (rc && __atomic_compare_exchange_n(&c->rc, &none, rc, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         if (c->err)
@@ -304,7 +304,7 @@ static void note_checked_node(check *c, int rc, uint64_t node, const aether_erro
 
 static void check_node_block(void *ctx, uint64_t block, uint32_t worker) {
     (void)worker;
-    check *c = ctx;
+    checking *c = ctx;
     uint64_t from = block * CHECK_NODES, to = from + CHECK_NODES;
     if (to > c->t->num_major)
         to = c->t->num_major;
@@ -324,7 +324,7 @@ static void check_node_block(void *ctx, uint64_t block, uint32_t worker) {
 
 int aether_check_times(const aether_relation *relation, aether_task *task, aether_error *err) {
     const aether_topology *t = relation->topology;
-    check c = {.times = ae_times_of(relation), .t = t, .task = task, .worst = UINT64_MAX, .err = err};
+    checking c = {.times = ae_times_of(relation), .t = t, .task = task, .worst = UINT64_MAX, .err = err};
     if (!ae_times_given(&c.times))
         return AETHER_OK;
     if (c.times.by == AE_TIMES_BY_POSITION && !t->ops->times)

@@ -221,14 +221,14 @@ static int draw_distinct(ae_weight_reader *r, uint64_t count, uint64_t stream, u
 /* ---- few of a long list ------------------------------------------------------- */
 
 /* State of draws from the sums of a long list. */
-typedef struct few {
+typedef struct summed_draws {
     const ae_weighted_list *l;
     ae_summed_list summed; /* the list, without the end where that is not needed */
     double before, weight; /* sums before and within the list: draws fall in between */
     bool replace;
     ae_position_set seen;
     uint64_t count, drawn, draws;
-} few;
+} summed_draws;
 
 static bool is_excluded_position(ae_exclusions exclusions, uint64_t position) {
     uint64_t at = ae_exclusions_below(exclusions.positions, exclusions.count, position);
@@ -236,7 +236,7 @@ static bool is_excluded_position(ae_exclusions exclusions, uint64_t position) {
 }
 
 /* Ask for the value pages that the next draws would read if all of them succeed: fewer retries. */
-static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
+static int ask_ahead(const summed_draws *f, uint64_t stream, aether_error *err) {
     for (uint64_t i = 0; i < f->count - f->drawn; i++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws + i)) * f->weight;
@@ -247,7 +247,7 @@ static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
     return AE_WANTED;
 }
 
-static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
+static int draw_few(summed_draws *f, uint64_t stream, uint64_t *out, aether_error *err) {
     const ae_list whole = f->summed.list, list = f->l->list;
     for (; f->drawn < f->count && f->draws < 4 * f->count + 16; f->draws++) {
         uint64_t entry;
@@ -267,7 +267,7 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
 
 /* Make sums of a list whose weights are the topology's own, up to the end of what is visible, behind the
  * room for the set of positions. */
-static int make_sums(few *f, ae_scratch *scratch, aether_error *err) {
+static int make_sums(summed_draws *f, ae_scratch *scratch, aether_error *err) {
     const uint64_t set = ae_position_set_slots(f->count) * sizeof(uint64_t);
     ae_weight_sum total;
     const ae_list list = to_visible_end(f->l);
@@ -281,7 +281,7 @@ static int make_sums(few *f, ae_scratch *scratch, aether_error *err) {
 }
 
 /* Draw from sums if the draws are few and the list's weight is not lost in rounding of the sums. */
-static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scratch, uint64_t *out,
+static int try_few(summed_draws *f, uint64_t drawable, uint64_t stream, ae_scratch *scratch, uint64_t *out,
                    aether_error *err) {
     ae_weight_sum before = {0}, with = {0};
     int rc = AETHER_OK;
@@ -321,7 +321,7 @@ static void sort_positions(uint64_t *values, uint64_t n) {
 
 static int draw_some(const ae_weighted_list *l, uint64_t drawable, uint64_t count, bool replace,
                      uint64_t stream, ae_scratch *scratch, uint64_t *out, aether_error *err) {
-    few f = {.l = l, .replace = replace, .count = count};
+    summed_draws f = {.l = l, .replace = replace, .count = count};
     int rc = try_few(&f, drawable, stream, scratch, out, err);
     if (!rc && !replace)
         sort_positions(out, f.drawn);
