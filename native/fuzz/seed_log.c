@@ -20,6 +20,14 @@ static void fail(const char *what) {
     exit(1);
 }
 
+/* Remove the log: where it stays, seeds cannot be made there again. */
+static void remove_log(const char *dir, const char *segment) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/NEWEST", dir);
+    remove(path);
+    remove(segment);
+}
+
 /* Commit a few times to a log in `dir` and take the bytes of its segment away. */
 static void make_segment(const char *dir, uint8_t *bytes) {
     static const uint8_t payload[700];
@@ -28,6 +36,8 @@ static void make_segment(const char *dir, uint8_t *bytes) {
     aether_error err;
     ae_log *log;
     uint64_t lsn;
+    snprintf(path, sizeof path, "%s/wal-0000000000000001.log", dir);
+    remove_log(dir, path); /* of an earlier version of this program */
     int rc = ae_log_open(dir, &options, 1, ignore, NULL, &log, &err);
     if (rc)
         fail(err.message);
@@ -36,12 +46,11 @@ static void make_segment(const char *dir, uint8_t *bytes) {
     if (rc)
         fail(err.message);
     ae_log_close(log);
-    snprintf(path, sizeof path, "%s/wal-0000000000000001.log", dir);
     FILE *file = fopen(path, "rb");
     if (!file || fread(bytes, 1, SIZE, file) != SIZE)
         fail(path);
     fclose(file);
-    remove(path);
+    remove_log(dir, path);
 }
 
 static void save(const char *dir, const char *name, uint8_t mode, const uint8_t *bytes, size_t size) {
