@@ -135,7 +135,7 @@ def embed(
     # A call that was killed at its end may have written the output.
     goes_on = not restart and left_behind(path) is not None
     check_outputs([path], inputs, force or goes_on)
-    command = describe_command(functions, graph, at, rows, options, names)
+    command = describe_command(functions, graph, at, rows, options, columns)
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
     job.run(path, force, restart, remark or (lambda text: None))
     return FeatureTable.load(path)

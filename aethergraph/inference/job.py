@@ -33,12 +33,13 @@ from aethergraph.convert.result import Stages
 from aethergraph.errors import DiskFullError, FileChangedError, InvalidArgumentError
 from aethergraph.features import FeatureTable
 from aethergraph.inference.batches import AHEAD, Degrees, LayerBatches, Range, cut, gathered_dtype
+from aethergraph.inference.fingerprints import describe_function
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
 from aethergraph.loading.state import describe, describe_commit, describe_graph
 from aethergraph.protocols import HomogeneousGraph, RowSource
-from aethergraph.sampling.keys import mix_key
+from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
 
@@ -61,6 +62,8 @@ class Layer(Protocol):
     it is to return rows of, ``edge_index`` between these rows, all edges that end at the first
     ones, and ``edge_attrs``. It may have an attribute ``fingerprint``, a text that is another one
     if it would return other rows: work that was interrupted goes on with the same one alone.
+    Without one, functions are told by their code and what they close over, objects by their class
+    and their public attributes.
     """
 
     def __call__(self, batch: Batch, /) -> NDArray[Any]:
@@ -187,7 +190,8 @@ class Embedding:
             InvalidArgumentError: a node has more neighbours than the budget has room for; names
                 the least that has.
         """
-        room, limits = self._options.budget.limit * 3 // 8, []
+        room, needed, limits = self._options.budget.limit * 3 // 8, 0, []
+        largest = (0, 0)
         value_bytes = sum(_form_of(column.rows).row_bytes for column in self._edge_columns)
         row_bytes = _form_of(self._rows).row_bytes
         for form, degrees in zip(self._forms, self._degrees, strict=True):
@@ -195,18 +199,19 @@ class Embedding:
             edge_bytes = (AHEAD + 2) * (24 + row_bytes + value_bytes) + 52
             edge_bytes += 3 * max(row_bytes, form.row_bytes)
             node, degree = degrees.largest
-            if (degree + 1) * edge_bytes > room:
-                budget = -(-(degree + 1) * edge_bytes * 8 // 3)
-                raise InvalidArgumentError(
-                    f"{self._options.budget} is too small for node {node}, which has {degree:,} "
-                    f"neighbours: the least is {(budget >> 20) + 1}M, or take some of them, "
-                    "num_neighbors="
-                )
+            if (degree + 1) * edge_bytes > max(room, needed):
+                needed, largest = (degree + 1) * edge_bytes, (node, degree)
             limit = room // edge_bytes
             if self._options.batch_size is None:
                 limit = min(limit, _limit_of(row_bytes))
             limits.append(limit)
             row_bytes = form.row_bytes
+        if needed:
+            raise InvalidArgumentError(
+                f"{self._options.budget} is too small for node {largest[0]}, which has "
+                f"{largest[1]:,} neighbours: the least is {(-(-needed * 8 // 3) >> 20) + 1}M, or "
+                "take some of them, num_neighbors="
+            )
         return limits
 
     def _check_disk(self, journal: Journal, layer: int, rows: int) -> None:
@@ -311,7 +316,7 @@ def name_of(layer: Any) -> str:
 
 def describe_command(
     layers: Sequence[Layer], graph: HomogeneousGraph, at: Any, rows: RowSource,
-    options: Options, edge_attrs: Sequence[str],
+    options: Options, edge_columns: Sequence[Column],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what decides the output, for work that is to go on.
 
@@ -321,29 +326,50 @@ def describe_command(
         at: that graph at its moment.
         rows: what the first layer reads.
         options: checked options.
-        edge_attrs: names of attributes of edges.
+        edge_columns: attributes of edges that batches carry.
     """
     files = [path for path in (graph.path, rows.path) if path and os.path.isfile(path)]
     lists = describe_graph(graph, describe_commit(graph, at) if graph.is_live else None)
     if not graph.is_live and graph.native_snapshot is not None:  # a snapshot of one that is
         lists["commit"] = str(at.lsn or at.commit)
+    of_commit = at.native_snapshot is not None  # whose number tells what its lists and rows are
+    if not of_commit and at.path is None and at.storage == "memory":
+        lists["all lists"] = _hash_lists(at)
+    is_own = of_commit and any(rows is attr for attr in at.node_attrs.values())
     return {
         "version": _VERSION, "inputs": [input_state(path) for path in dict.fromkeys(files)],
         "graph": lists,
-        "features": _describe_rows(rows),
+        "features": _describe_rows(rows, not is_own),
         "layers": [
-            {"name": name_of(layer), "fingerprint": str(getattr(layer, "fingerprint", None))}
+            {
+                "name": name_of(layer),
+                "fingerprint": str(getattr(layer, "fingerprint", None) or describe_function(layer)),
+            }
             for layer in layers
         ],
         "num_neighbors": list(options.fanouts), "seed": options.seed,
-        "dtype": str(options.dtype), "edge_attrs": list(edge_attrs),
+        "dtype": str(options.dtype),
+        "edge_attrs": {
+            column.name: _describe_rows(column.rows, not of_commit) for column in edge_columns
+        },
     }  # fmt: skip
 
 
-def _describe_rows(rows: RowSource) -> str:
-    """Return shape, dtype, and a hash: of all rows in memory, else of some."""
+def _hash_lists(graph: Any) -> str:
+    """Return a hash of all lists of in-edges."""
+    key, topology = 0, graph.topology("csc")
+    for start in range(0, graph.num_nodes, _COMPARED):
+        nodes = np.arange(start, min(start + _COMPARED, graph.num_nodes))
+        key = mix_key(
+            key, hash_ids(graph.in_degrees(nodes)), hash_ids(topology.neighbors(nodes)[0])
+        )
+    return f"{key:016x}"
+
+
+def _describe_rows(rows: RowSource, is_all: bool) -> str:
+    """Return shape, dtype, and a hash: with ``is_all`` of all rows in memory, else of some."""
     key, count = 0, rows.num_rows
-    if rows.is_in_memory and rows.path is None:
+    if is_all and rows.is_in_memory and rows.path is None:
         for start in range(0, count, _COMPARED):
             key = mix_key(key, *describe(rows.read(start, min(start + _COMPARED, count))).encode())
     else:

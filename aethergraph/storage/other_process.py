@@ -92,7 +92,7 @@ def open_descriptors(
                 raise FileNotFoundError(number)
         if _started(owner.pid) != owner.started:  # it ended meanwhile, and another has its number
             raise FileNotFoundError(owner.pid)
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, IsADirectoryError):  # its number is a folder's
         _close(opened)
         raise ClosedError(
             f"process {owner.pid}, which had the {noun} open, has ended or closed it: pickle it "

@@ -20,7 +20,9 @@ from torch.nn.parameter import is_lazy
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.inference.fingerprints import describe_attributes, describe_function
 from aethergraph.loading.state import describe
+from aethergraph.sampling.keys import hash_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -195,6 +197,11 @@ def evaluating(modules: Sequence[Module]) -> Iterator[None]:
 
 
 def _describe_step(step: Any) -> str:
-    if isinstance(step, Module):
-        return f"{describe(repr(step))} {describe(dict(step.state_dict()))}"
-    return str(getattr(step, "__qualname__", type(step).__qualname__))
+    if not isinstance(step, Module):
+        return describe_function(step)
+    options = " ".join(
+        f"{name} {type(module).__qualname__} {describe_attributes(module)}"
+        for name, module in step.named_modules()
+    )
+    text = f"{step!r} {options} {describe(dict(step.state_dict()))}"
+    return f"{type(step).__qualname__} of hash {hash_name(text):016x}"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import ChebConv, MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from aethergraph._checks.options import as_text
@@ -223,8 +223,11 @@ def _why_not(module: Module) -> str | None:
         mode = " (mode='node' does not)" if name == "LayerNorm" else ""
         return f"normalizes over all nodes{mode}"
     if isinstance(module, MessagePassing):
+        if module.flow != "source_to_target":
+            return f"has flow = {module.flow!r}, so it looks at out-neighbours"
         hops = [getattr(module, option, 1) for option in ("K", "num_layers")]
         hops += getattr(module, "powers", [])
+        hops += [len(module.lins)] if isinstance(module, ChebConv) else []
         if any(isinstance(count, int) and count > 1 for count in hops):
             return f"follows {max(hops)} hops"
         if getattr(module, "cached", False) is True:

@@ -104,6 +104,8 @@ GRAPH = make_graph(COUNT)
 X = integers(COUNT)
 SRC, DST = GRAPH.edge_index()
 WANTED = Total(2).of_all(SRC, DST, Total(3).of_all(SRC, DST, X))
+ELSEWHERE = SRC.copy()
+ELSEWHERE[np.flatnonzero(DST == 1)[0]] += 1  # no list that stands for others
 UNIQUE = np.unique(np.stack([SRC, DST]), axis=1)  # a live graph has an edge once
 
 
@@ -268,6 +270,21 @@ def test_batches_are_cut_at_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sum(layer.sizes[1:]) == COUNT + len(SRC)
     assert [size for size in layer.sizes[1:] if size > 100] == (degrees[degrees > 99] + 1).tolist()
     assert len(layer.sizes) < 60  # and no fewer than need be
+
+
+def wider(batch: Batch) -> Rows:
+    assert batch.x is not None
+    return np.repeat(batch.x[: batch.batch_size], 40, axis=1)
+
+
+def test_the_least_budget_is_that_of_all_layers(tmp_path: Path) -> None:
+    graph = Graph.from_edges(COUNT, np.zeros(30_000, int), np.full(30_000, 17))
+    with pytest.raises(InvalidArgumentError, match="the least is") as caught:
+        embed([wider, wider], graph, X, tmp_path / "h.npy", memory_budget="1M")
+    least = re.search(r"the least is (\d+)M", str(caught.value))
+    assert least is not None
+    table = embed([wider, wider], graph, X, tmp_path / "h.npy", memory_budget=f"{least[1]}M")
+    assert table.shape == (COUNT, 3 * 40 * 40)
 
 
 def test_the_least_budget_is_named_and_enough(tmp_path: Path) -> None:
@@ -444,7 +461,8 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, out: Path, number: int = 2, **opt
         ),
         ({"layers": [Total(3)]}, "layers was .* and is"),
         ({"features": X + 1}, "features was 'int64"),
-        ({"graph": Graph.from_edges(COUNT, SRC, SRC)}, r"graph\.lists was"),
+        ({"graph": Graph.from_edges(COUNT, SRC, SRC)}, r"graph\..* was"),
+        ({"graph": Graph.from_edges(COUNT, ELSEWHERE % COUNT, DST)}, r"graph\.all lists was"),
         ({"num_neighbors": 3}, "num_neighbors.* was"),
         ({"dtype": "float32"}, "dtype was 'None' and is 'float32'"),
         ({"seed": 1}, "seed was 0 and is 1"),
@@ -690,6 +708,7 @@ def test_an_error_of_a_layer_comes_as_it_is_and_the_work_stays(
             raise RuntimeError("out of memory")
         return Total(2)(batch)
 
+    second.fingerprint = "1"  # type: ignore[attr-defined]  # what it closes over changes
     out = tmp_path / "h.npy"
     with pytest.raises(RuntimeError, match="out of memory"):
         embed([Total(3), second], GRAPH, X, out)

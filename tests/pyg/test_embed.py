@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import torch
 from support.pyg import NUM_NODES, make_edges, make_graph, make_stores
 from support.recording import Interrupt, Recording
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import (
     GAT,
     GCN,
     GIN,
     PNA,
+    ChebConv,
     EdgeCNN,
     GATConv,
     GatedGraphConv,
@@ -214,6 +217,43 @@ def test_goes_on_with_the_same_parameters_alone(
     np.testing.assert_array_equal(table.array, wanted)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda: basic(GraphSAGE, aggr="mean"), lambda: basic(GraphSAGE, aggr="max")),
+        (lambda: basic(GraphSAGE, act="relu"), lambda: basic(GraphSAGE, act="tanh")),
+        (lambda: [SAGE, partial(leaky_relu, negative_slope=0.1)],
+         lambda: [SAGE, partial(leaky_relu, negative_slope=0.2)]),
+        (lambda: [SAGE, lambda x: x + 1], lambda: [SAGE, lambda x: x + 2]),
+        (lambda: [normalized(False)], lambda: [normalized(True)]),
+    ],
+)  # fmt: skip
+def test_options_of_the_model_tell_it_from_others(
+    first: Callable[[], Any], second: Callable[[], Any], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """They have the same parameters."""
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "RECORD_SECONDS", 0.0)
+        Recording(patch, interrupted_after=True).left = 2
+        with pytest.raises(Interrupt):
+            embed(seeded(first), GRAPH, tmp_path / "h.npy", batch_size=20)
+    with pytest.raises(InvalidArgumentError, match="fingerprint was"):
+        embed(seeded(second), GRAPH, tmp_path / "h.npy", batch_size=20)
+    embed(seeded(first), GRAPH, tmp_path / "h.npy", batch_size=20)
+
+
+def seeded(make: Callable[[], Any]) -> Any:
+    torch.manual_seed(0)
+    return make()
+
+
+def normalized(value: bool) -> SAGEConv:
+    conv = SAGEConv(8, 8, normalize=value)
+    conv.load_state_dict(SAGE.state_dict())
+    return conv
+
+
 SAGE = SAGEConv(8, 8)
 
 
@@ -232,6 +272,9 @@ SAGE = SAGEConv(8, 8)
         (lambda: [SAGE, SAGEConv(9, 8)], {}, InvalidArgumentError,
          r"layers\[1\] \(SAGEConv\) does not take rows of shape \(8,\) and float32, as layers\[0"),
         (lambda: [SAGE, SGConv(8, 8, K=2)], {}, UnsupportedError, "SGConv follows 2 hops"),
+        (lambda: [ChebConv(8, 8, 3)], {}, UnsupportedError, "ChebConv follows 3 hops"),
+        (lambda: [SAGEConv(8, 8, flow="target_to_source")], {}, UnsupportedError,
+         "SAGEConv has flow = 'target_to_source'"),
         (lambda: [GatedGraphConv(8, 3)], {}, UnsupportedError, "GatedGraphConv follows 3 hops"),
         (lambda: [SAGE, LayerNorm(8)], {}, UnsupportedError, r"LayerNorm .*mode='node' does not"),
         (lambda: [SAGE, GraphNorm(8)], {}, UnsupportedError, "GraphNorm normalizes over all nodes"),
