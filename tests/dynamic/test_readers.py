@@ -28,6 +28,7 @@ from aethergraph.dynamic import following, state
 from aethergraph.dynamic.history import History
 from aethergraph.loading import SubgraphLoader
 from aethergraph.remote.commits import commits_of
+from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
 NODES = 20
 LIKES = ("user", "likes", "post")
@@ -271,6 +272,23 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     timer.start()
     DynamicGraph.open(tmp_path / "g").close()
     timer.join()
+
+
+def test_a_descriptor_that_another_file_has_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a writer that merges: its number is another file's, or a folder's, a moment later."""
+    descriptor = os.memfd_create("lists")
+    owner, file = Owner.here(), OpenFile.of(descriptor)
+    (copy,) = open_descriptors(owner, [file])
+    os.close(copy)
+
+    def opened_too_late(name: str, flags: int) -> int:
+        raise IsADirectoryError(21, "Is a directory", name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", opened_too_late)
+        with pytest.raises(errors.ClosedError, match="has ended or closed it"):
+            open_descriptors(owner, [file])
+    os.close(descriptor)
 
 
 # ---- commit numbers ------------------------------------------------------------------------------
