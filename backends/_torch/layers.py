@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from aethergraph.loading import Batch
 
 __all__ = [
-    "Call", "Steps", "TorchLayer", "check_modules", "check_values", "device_of", "evaluating",
-    "items_of", "on_device", "split_steps",
+    "Call", "Steps", "TorchLayer", "check_modules", "check_values", "device_of", "dtype_of",
+    "evaluating", "items_of", "on_device", "split_steps",
 ]  # fmt: skip
 
 _INSTEAD = (
@@ -172,6 +172,11 @@ def check_modules(modules: Sequence[Module], why_not: Callable[[Module], str | N
                 raise UnsupportedError(
                     f"{type(module).__name__} {reason}: a layer sees the neighbours of a node alone"
                 )
+
+
+def dtype_of(value: Any) -> Any:
+    """Return the name of a dtype of torch; other values as they are."""
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 
 def device_of(modules: Sequence[Module]) -> torch.device:

@@ -26,6 +26,7 @@ from aethergraph._torch.layers import (
     check_modules,
     check_values,
     device_of,
+    dtype_of,
     evaluating,
     items_of,
     on_device,
@@ -65,7 +66,7 @@ def embed(
     batch_size: int | None = None,
     num_neighbors: int | Sequence[int] | None = None,
     memory_budget: int | str | None = None,
-    dtype: str | np.dtype[Any] | None = None,
+    dtype: str | np.dtype[Any] | torch.dtype | None = None,
     seed: int = 0,
     force: bool = False,
     restart: bool = False,
@@ -102,7 +103,7 @@ def embed(
         batch_size: as in :func:`aethergraph.inference.embed`.
         num_neighbors: as in :func:`aethergraph.inference.embed`.
         memory_budget: as in :func:`aethergraph.inference.embed`, for memory of the host.
-        dtype: as in :func:`aethergraph.inference.embed`.
+        dtype: as in :func:`aethergraph.inference.embed`, or one of torch.
         seed: as in :func:`aethergraph.inference.embed`.
         force: as in :func:`aethergraph.inference.embed`.
         restart: as in :func:`aethergraph.inference.embed`.
@@ -140,7 +141,8 @@ def embed(
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
-            dtype=dtype, seed=seed, force=force, restart=restart, stages=stages, remark=remark,
+            dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, stages=stages,
+            remark=remark,
         )  # fmt: skip
 
 

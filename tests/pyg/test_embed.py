@@ -194,6 +194,10 @@ def test_bfloat16_and_float16_features_and_outputs(tmp_path: Path) -> None:
         wanted = model(X.bfloat16().float(), EDGES).half().numpy()
     np.testing.assert_allclose(table.array, wanted, atol=2e-3)
     assert table.dtype == np.float16
+    again = embed(model, GRAPH, tmp_path / "t.npy", features=rows, dtype=torch.float16)
+    np.testing.assert_array_equal(again.array, table.array)
+    with pytest.raises(UnsupportedError, match=r"dtype = 'bfloat16': a .npy file cannot hold it"):
+        embed(model, GRAPH, tmp_path / "b.npy", features=rows, dtype=torch.bfloat16)
 
 
 def test_goes_on_with_the_same_parameters_alone(
