@@ -86,7 +86,7 @@ static int64_t count_read(const glance *look, int64_t src, int64_t dst, aether_e
     const int64_t out = look->csr && in >= 0 ? degree_in(look->csr, src, err) : INT64_MAX;
     const int64_t shorter = in < out ? in : out;
     const ae_view *v = look->csc ? look->csc : look->csr;
-    return shorter > 0 && v->table->order == AETHER_ORDER_ID ? 0 : shorter;
+    return shorter > 0 && v && v->table->order == AETHER_ORDER_ID ? 0 : shorter;
 }
 
 int aether_live_has_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst,

@@ -454,8 +454,10 @@ int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint3
     *found = false;
     if (rc)
         return rc;
-    const bool by_dst = in.degree <= out.degree;
+    const bool by_dst = csc && (!csr || in.degree <= out.degree);
     const ae_view *view = by_dst ? csc : csr;
+    if (!view) /* no relation is without lists */
+        return AETHER_OK;
     const ae_list list = by_dst ? in : out;
     const uint32_t id = by_dst ? src : dst;
     return view->table->order == AETHER_ORDER_ID ? search_sorted(view, list, id, found, err)
