@@ -125,6 +125,8 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         self.sample_direction: SampleDirection = sample_direction
         try:
             self.exclude_edges = copy.deepcopy(exclude_edges)  # a caller may change them
+        except TypeError:  # such as a memoryview; what holds no ids is named where they are read
+            self.exclude_edges = exclude_edges
         except RecursionError:
             raise InvalidArgumentError("exclude_edges is nested too deeply for ids") from None
         if self.layered and subgraph_type == "bidirectional":

@@ -155,3 +155,11 @@ def test_wrong_edges(edges: Any, error: type[Exception], message: str) -> None:
 def test_wrong_edges_of_typed_graphs(edges: Any) -> None:
     with pytest.raises((InvalidArgumentError, OutOfRangeError), match="exclude_edges"):
         HeteroNeighborSampler(TYPED, [2], exclude_edges=edges)
+
+
+def test_edges_that_cannot_be_copied_are_read_or_named() -> None:
+    graph = Graph.from_edges(3, [0, 1, 2], [2, 2, 2])
+    sampler = NeighborSampler(graph, [-1], exclude_edges=memoryview(np.array([0, 2])))
+    assert sampler.sample([2]).edge.tolist() == [1]
+    with pytest.raises(InvalidArgumentError, match="exclude_edges"):
+        NeighborSampler(graph, [-1], exclude_edges=(edge for edge in (0, 2)))  # type: ignore[arg-type]
