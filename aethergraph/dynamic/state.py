@@ -539,7 +539,7 @@ class LiveState:
 
     @cached_property
     def _relations(self) -> dict[str, tuple[int, bool]]:
-        """By node type a relation with such nodes, and whether they are its destinations."""
+        """Relation with nodes of each type, and whether they are its destinations."""
         relations: dict[str, tuple[int, bool]] = {}
         for (source, _, target), kind in self.kinds.items():
             relations.setdefault(source, (kind.number, False))

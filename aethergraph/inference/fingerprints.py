@@ -13,10 +13,15 @@ from typing import Any
 
 from aethergraph.loading.state import describe
 
-__all__ = ["describe_attributes", "describe_function"]
+__all__ = ["describe_attributes", "describe_function", "name_of"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 4  # containers and closures within each other
+
+
+def name_of(layer: Any) -> str:
+    """Return the name of a function, or of the class of an object."""
+    return str(getattr(layer, "__qualname__", None) or type(layer).__qualname__)
 
 
 def describe_function(function: Any, depth: int = 0) -> str:
@@ -27,7 +32,7 @@ def describe_function(function: Any, depth: int = 0) -> str:
     if isinstance(function, types.MethodType):
         owner = _describe(function.__self__, depth + 1)
         return f"{describe_function(function.__func__, depth)} of {owner}"
-    name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+    name = name_of(function)
     if isinstance(function, types.FunctionType):
         cells = [_contents(cell) for cell in function.__closure__ or ()]
         values = (function.__defaults__, function.__kwdefaults__, *cells)

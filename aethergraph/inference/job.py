@@ -33,7 +33,7 @@ from aethergraph.convert.result import Stages
 from aethergraph.errors import DiskFullError, FileChangedError, InvalidArgumentError
 from aethergraph.features import FeatureTable
 from aethergraph.inference.batches import AHEAD, Degrees, LayerBatches, Range, cut, gathered_dtype
-from aethergraph.inference.fingerprints import describe_function
+from aethergraph.inference.fingerprints import describe_function, name_of
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
@@ -309,11 +309,6 @@ def _name(number: int) -> str:
     return f"layer-{number}.npy"
 
 
-def name_of(layer: Any) -> str:
-    """Return the name of a layer, for messages."""
-    return str(getattr(layer, "__qualname__", None) or type(layer).__qualname__)
-
-
 def describe_command(
     layers: Sequence[Layer], graph: HomogeneousGraph, at: Any, rows: RowSource,
     options: Options, edge_columns: Sequence[Column],
@@ -334,7 +329,7 @@ def describe_command(
         lists["commit"] = str(at.lsn or at.commit)
     of_commit = at.native_snapshot is not None  # whose number tells what its lists and rows are
     if not of_commit and at.path is None and at.storage == "memory":
-        lists["all lists"] = _hash_lists(at)
+        lists["all lists"] = _hash_all_lists(at)
     is_own = of_commit and any(rows is attr for attr in at.node_attrs.values())
     return {
         "version": _VERSION, "inputs": [input_state(path) for path in dict.fromkeys(files)],
@@ -355,7 +350,7 @@ def describe_command(
     }  # fmt: skip
 
 
-def _hash_lists(graph: Any) -> str:
+def _hash_all_lists(graph: Any) -> str:
     """Return a hash of all lists of in-edges."""
     key, topology = 0, graph.topology("csc")
     for start in range(0, graph.num_nodes, _COMPARED):

@@ -19,6 +19,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from aethergraph._checks.options import shown
+from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference.fingerprints import describe_attributes, describe_function
 from aethergraph.loading.state import describe
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from aethergraph.loading import Batch
 
 __all__ = [
-    "Call", "Steps", "TorchLayer", "check_modules", "check_values", "device_of", "dtype_of",
-    "evaluating", "items_of", "on_device", "split_steps",
+    "Call", "Steps", "TorchLayer", "check_values", "dtype_of", "evaluating", "items_of",
+    "on_device", "place_modules", "split_steps",
 ]  # fmt: skip
 
 _INSTEAD = (
@@ -152,13 +153,30 @@ def check_values(conv: Any, values: Mapping[str, str]) -> None:
             raise InvalidArgumentError(f"{type(conv).__name__} takes no {option}")
 
 
-def check_modules(modules: Sequence[Module], why_not: Callable[[Module], str | None]) -> None:
-    """Raise for what needs more than the neighbours of a node, and for lazy parameters.
+def place_modules(
+    modules: Sequence[Module], device: torch.device | str | None,
+    why_not: Callable[[Module], str | None],
+) -> torch.device:  # fmt: skip
+    """Check modules and move them to a device, which is returned.
 
     Args:
         modules: all that there are.
-        why_not: returns why a module needs more; None: it does not.
+        device: the device; None: that of the first parameter.
+        why_not: returns why a module needs more than the neighbours of a node; None: it does not.
+
+    Raises:
+        InvalidArgumentError: lazy parameters; no device.
+        UnsupportedError: a module needs more.
     """
+    _check_modules(modules, why_not)
+    place = _device_of(modules) if device is None else as_device(device, "device")
+    for module in modules:
+        module.to(place)
+    return place
+
+
+def _check_modules(modules: Sequence[Module], why_not: Callable[[Module], str | None]) -> None:
+    """Raise for what needs more than the neighbours of a node, and for lazy parameters."""
     for root in modules:
         if any(map(is_lazy, root.parameters())):
             raise InvalidArgumentError(
@@ -174,17 +192,17 @@ def check_modules(modules: Sequence[Module], why_not: Callable[[Module], str | N
                 )
 
 
-def dtype_of(value: Any) -> Any:
-    """Return the name of a dtype of torch; other values as they are."""
-    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
-
-
-def device_of(modules: Sequence[Module]) -> torch.device:
+def _device_of(modules: Sequence[Module]) -> torch.device:
     """Return the device of the first parameter."""
     for module in modules:
         for parameter in module.parameters():
             return parameter.device
     return torch.device("cpu")
+
+
+def dtype_of(value: Any) -> Any:
+    """Return the name of a dtype of torch; other values as they are."""
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 
 @contextmanager

@@ -17,16 +17,14 @@ from aethergraph._torch.layers import (
     Call,
     Steps,
     TorchLayer,
-    check_modules,
     check_values,
-    device_of,
     dtype_of,
     evaluating,
     items_of,
     on_device,
+    place_modules,
     split_steps,
 )
-from aethergraph._torch.tensors import as_device
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.inference import embed as embed_layers
@@ -111,10 +109,7 @@ def embed(
     values = {} if name is None else {"edge_weight": name}
     items = items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
-    check_modules(modules, _why_not)
-    place = device_of(modules) if device is None else as_device(device, "device")
-    for module in modules:
-        module.to(place)
+    place = place_modules(modules, device, _why_not)
     layers = []
     for steps in split_steps(items, _is_conv, "a module of dgl.nn"):
         check_values(steps.conv, values)

@@ -23,16 +23,14 @@ from aethergraph._torch.layers import (
     Call,
     Steps,
     TorchLayer,
-    check_modules,
     check_values,
-    device_of,
     dtype_of,
     evaluating,
     items_of,
     on_device,
+    place_modules,
     split_steps,
 )
-from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
 from aethergraph.pyg.data import graph_from_data
@@ -131,10 +129,7 @@ def embed(
     values = {option: name for option, name in names.items() if name is not None}
     items = [model] if isinstance(model, BasicGNN) else items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
-    check_modules(modules, _why_not)
-    place = device_of(modules) if device is None else as_device(device, "device")
-    for module in modules:
-        module.to(place)
+    place = place_modules(modules, device, _why_not)
     calls = _basic_calls(model, values, place) if items == [model] else _calls(items, values, place)
     layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
     with evaluating(modules):

@@ -262,6 +262,7 @@ TEST(a_forked_child_is_refused) {
         aether_snapshot *s;
         int good =
             aether_snapshot_take(g, &s, &err) == AETHER_E_UNSUPPORTED && s == NULL && err.value == getppid();
+        good &= aether_live_degree(g, 0, AETHER_LIVE_CSC, 0, &err) == AETHER_E_UNSUPPORTED;
         good &= aether_snapshot_renew(resting, &err) == AETHER_E_UNSUPPORTED && err.value == getppid();
         aether_snapshot_release(resting);
         aether_live_close(g);

@@ -275,7 +275,7 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_descriptor_that_another_file_has_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a writer that merges: its number is another file's, or a folder's, a moment later."""
+    """A writer that merges closes descriptors, and gives their numbers to other files at once."""
     descriptor = os.memfd_create("lists")
     owner, file = Owner.here(), OpenFile.of(descriptor)
     (copy,) = open_descriptors(owner, [file])

@@ -122,8 +122,8 @@ typedef struct aether_lists_in_file {
     aether_io *io;      /* borrowed for the topology's life */
     uint64_t indptr_at; /* byte of the offsets, uint64 */
     uint64_t ids_at;    /* byte of the ids, or of their blocks */
-    /* Where the ids are compressed: the sizes of blocks and index, whose pointers may be NULL, or mapped from
-     * the same file. NULL: they are not. */
+    /* Sizes of the blocks and the index of compressed ids; their pointers may be NULL, or mapped from the
+     * same file. NULL: the ids are not compressed. */
     const aether_blocks *blocks;
     uint64_t index_at; /* byte of the index of the blocks */
 } aether_lists_in_file;

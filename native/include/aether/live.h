@@ -411,7 +411,7 @@ typedef struct aether_table_info {
     uint32_t dtype;
     uint32_t flags; /* AETHER_TABLE_SCALED */
     uint32_t reserved;
-    /* What follows is set by the library. */
+    /* The fields from here on are set by the library. */
     uint64_t row_items;
     uint64_t row_bytes;     /* as rows are put: elements, and the factor of scaled ones */
     uint64_t stride;        /* bytes from slot to slot */

@@ -236,7 +236,7 @@ int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err)
         return rc;
     err = err ? err : &own; /* what is wrong with a commit is told by the code, too */
     rc = enter_frame(r, frame, &at, &last, err);
-    if (rc == AETHER_E_INVALID || rc == AETHER_E_LIMIT) /* LIMIT: no commit numbers are left */
+    if (rc == AETHER_E_INVALID || rc == AETHER_E_LIMIT) /* LIMIT: 2^48 commits */
         return rc;
     if (!rc)
         rc = apply_all(r, frame, at, err);

@@ -291,7 +291,8 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
         if (i % PAIRS == 0)
             rc = ae_task_check(task, "looking for edges", err);
         if (!rc)
-            rc = ae_view_has_edge(csc, csr, (uint32_t)src[i], (uint32_t)dst[i], &found, task, err);
+            rc =
+                ae_view_has_edge(csc, csr, (uint32_t)src[i], (uint32_t)dst[i], UINT64_MAX, &found, task, err);
         if (!rc)
             out[i] = found;
     }

@@ -25,8 +25,8 @@
  * until that lets go, so no late release can hit the slot's next owner, and the slot needs no
  * generation.
  *
- * Caveats: epochs count commits and fit 32 bits (live/control.h). A forked child must not release
- * its parent's pins: ae_pin_release() looks.
+ * Caveats: an epoch is the number of a commit. A forked child must not release its parent's pins:
+ * ae_pin_release() looks.
  */
 #ifndef AE_LIVE_PINS_H
 #define AE_LIVE_PINS_H

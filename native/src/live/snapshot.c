@@ -215,23 +215,29 @@ static bool read_changed(aether_snapshot *s, uint64_t seen, uint64_t changes, ui
     return true;
 }
 
-/* Show the commit that is pinned. Where the writer was so fast that its numbers are gone, show a later
- * one; after AE_CONTROL_TRIES of these give up. */
+int ae_snapshot_pin_later(const ae_control *c, ae_pin *pin, uint32_t tries, uint64_t *commit,
+                          aether_error *err) {
+    if (tries == AE_CONTROL_TRIES)
+        return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)*commit,
+                           "the numbers of commit %" PRIu64 " were gone before they could be read, as "
+                           "those of %" PRIu32 " commits before: the writer is too fast, or the memory "
+                           "of the live graph is damaged",
+                           *commit, tries - 1);
+    *commit = ae_pin_renew(pin, c->committed, c->fences);
+    return AETHER_OK;
+}
+
+/* Show the commit that is pinned, or a later one where the writer was so fast that its numbers are gone. */
 static int show_commit(aether_snapshot *s, uint64_t commit, aether_error *err) {
     const ae_control *c = &s->graph->control;
     const uint64_t seen = s->now.commit ? s->at.changes : 0;
+    int rc = AETHER_OK;
     s->now.commit = 0;
-    for (uint32_t tries = 1;; tries++) {
-        if (ae_control_at(c, commit, &s->at) && read_changed(s, seen, s->at.changes, commit))
-            break;
-        if (tries == AE_CONTROL_TRIES)
-            return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)commit,
-                               "the numbers of commit %" PRIu64 " were gone before they could be read, as "
-                               "those of %" PRIu32 " commits before: the writer is too fast, or the memory "
-                               "of the live graph is damaged",
-                               commit, tries - 1);
-        commit = ae_pin_renew(s->pin, c->committed, c->fences);
-    }
+    for (uint32_t tries = 1;
+         !rc && !(ae_control_at(c, commit, &s->at) && read_changed(s, seen, s->at.changes, commit)); tries++)
+        rc = ae_snapshot_pin_later(c, s->pin, tries, &commit, err);
+    if (rc)
+        return rc;
     s->now.commit = commit;
     s->now.stamp = ae_stamp_of(commit);
     return AETHER_OK;
@@ -444,8 +450,8 @@ static int search_sorted(const ae_view *s, ae_list list, uint32_t id, bool *foun
     return rc;
 }
 
-int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, bool *found,
-                     aether_task *task, aether_error *err) {
+int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, uint64_t most,
+                     bool *found, aether_task *task, aether_error *err) {
     const uint64_t major[2] = {dst, src};
     ae_list in = {.degree = UINT64_MAX}, out = {.degree = UINT64_MAX};
     int rc = csc ? csc->base.ops->locate(&csc->base, &major[0], 1, &in, err) : AETHER_OK;
@@ -460,6 +466,12 @@ int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint3
         return AETHER_OK;
     const ae_list list = by_dst ? in : out;
     const uint32_t id = by_dst ? src : dst;
-    return view->table->order == AETHER_ORDER_ID ? search_sorted(view, list, id, found, err)
-                                                 : search_all(view, list, id, found, task, err);
+    if (view->table->order == AETHER_ORDER_ID)
+        return search_sorted(view, list, id, found, err);
+    if (list.degree > most)
+        return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)list.degree,
+                           "a list of %" PRIu64 " entries by time would be read whole: take a snapshot, and "
+                           "ask it by aether_snapshot_has_edges(), which can be ended",
+                           list.degree);
+    return search_all(view, list, id, found, task, err);
 }

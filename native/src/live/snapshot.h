@@ -66,13 +66,19 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
 /* Return the view of a relation's lists in a layout; NULL: not stored. */
 const ae_view *ae_snapshot_view(const aether_snapshot *s, uint32_t relation, uint32_t layout);
 
+/* Pin a later commit, as the numbers of *commit were gone before they could be read; `tries` counts those.
+ * After AE_CONTROL_TRIES of them AETHER_E_EXPIRED. */
+int ae_snapshot_pin_later(const ae_control *c, ae_pin *pin, uint32_t tries, uint64_t *commit,
+                          aether_error *err);
+
 /* Make the view of lists that shows what `now` says, and show a commit with these numbers. */
 void ae_view_init(ae_view *v, const ae_lists *lists, const ae_moment *now);
 void ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts);
 
 /* Find whether there is an edge from src to dst, which exist, in the shorter one of their lists; NULL: not
- * stored. The task is looked at within long lists, and may be NULL. */
-int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, bool *found,
-                     aether_task *task, aether_error *err);
+ * stored. `most`: entries of a list by time that are read. AETHER_E_LIMIT: there are more. The task is looked
+ * at within long lists. */
+int ae_view_has_edge(const ae_view *csc, const ae_view *csr, uint32_t src, uint32_t dst, uint64_t most,
+                     bool *found, aether_task *task, aether_error *err);
 
 #endif

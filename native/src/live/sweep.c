@@ -1,9 +1,4 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "live/sweep.h"
-
-#include <unistd.h>
 
 #define LOOK_EVERY (AE_STAMP_REACH / 4) /* commits between two looks for snapshots that are too old */
 #define PASS_EVERY (AE_STAMP_REACH / 2) /* commits from the beginning of a pass to that of the next */
@@ -42,18 +37,14 @@ static void next_lists(ae_sweep *s, const ae_graph *g, uint64_t commit) {
         s->share = 0;
 }
 
-/* Pass over the roots on pages that were never written: reading one would take a page. */
+/* Pass over the roots on pages that were never written. */
 static void skip_unwritten(ae_sweep *s, const ae_table *t) {
     const uint64_t begin = (uint64_t)((const uint8_t *)t->roots - t->memory.data);
-    const off_t data = lseek(t->memory.fd, (off_t)(begin + s->next * sizeof(ae_root)), SEEK_DATA);
-    const off_t hole = data < 0 ? -1 : lseek(t->memory.fd, data, SEEK_HOLE);
-    if (hole < 0) { /* ENXIO: there are no others */
-        s->next = s->end;
-        return;
-    }
-    const uint64_t first = ((uint64_t)data - begin) / sizeof(ae_root);
-    s->next = (uint64_t)data > begin && first > s->next ? first : s->next;
-    s->written = ((uint64_t)hole - begin) / sizeof(ae_root);
+    uint64_t end;
+    const uint64_t data = ae_shared_written(&t->memory, begin + s->next * sizeof(ae_root), &end);
+    const uint64_t first = data == UINT64_MAX ? s->end : data > begin ? (data - begin) / sizeof(ae_root) : 0;
+    s->next = first > s->next ? first : s->next;
+    s->written = end == UINT64_MAX ? s->end : (end - begin) / sizeof(ae_root);
 }
 
 /* Let a root follow that is older than KEPT commits. */

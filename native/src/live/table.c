@@ -1,9 +1,4 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "live/table.h"
-
-#include <unistd.h>
 
 #include "core/error.h"
 
@@ -98,11 +93,10 @@ uint64_t ae_table_written(const ae_table *t, uint64_t node, uint64_t *end) {
     const uint8_t *entries = t->lines ? (const uint8_t *)t->lines : (const uint8_t *)t->roots;
     const uint64_t bytes = t->lines ? sizeof *t->lines / AE_ROOTS_OF_LINE : sizeof(ae_root); /* of a node */
     const uint64_t begin = (uint64_t)(entries - t->memory.data);
-    const off_t data = lseek(t->memory.fd, (off_t)(begin + node * bytes), SEEK_DATA);
-    if (data < 0)
-        return *end = UINT64_MAX; /* ENXIO: there is none */
-    const off_t hole = lseek(t->memory.fd, data, SEEK_HOLE);
-    *end = hole < 0 ? UINT64_MAX : ((uint64_t)hole - begin + bytes - 1) / bytes;
-    const uint64_t first = (uint64_t)data > begin ? ((uint64_t)data - begin) / bytes : 0;
+    const uint64_t data = ae_shared_written(&t->memory, begin + node * bytes, end);
+    *end = *end == UINT64_MAX ? UINT64_MAX : (*end - begin + bytes - 1) / bytes;
+    if (data == UINT64_MAX)
+        return UINT64_MAX;
+    const uint64_t first = data > begin ? (data - begin) / bytes : 0;
     return first > node ? first : node;
 }

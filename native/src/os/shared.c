@@ -167,3 +167,10 @@ int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_
                         "the system has no memory for bytes %" PRIu64 "..%" PRIu64 " of shared memory",
                         offset, offset + size);
 }
+
+uint64_t ae_shared_written(const ae_shared *s, uint64_t offset, uint64_t *end) {
+    const off_t data = lseek(s->fd, (off_t)offset, SEEK_DATA);
+    const off_t hole = data < 0 ? -1 : lseek(s->fd, data, SEEK_HOLE);
+    *end = hole < 0 ? UINT64_MAX : (uint64_t)hole;
+    return data < 0 ? UINT64_MAX : (uint64_t)data; /* ENXIO: there is none */
+}

@@ -60,6 +60,10 @@ bool ae_shared_collapse(const ae_shared *s, uint64_t offset);
  * it has none. */
 int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);
 
+/* Return the first byte from `offset` on of a memfd's that lies on a page which was ever written, and the end
+ * of such pages; UINT64_MAX: there is none. Reading other pages would take memory for them. */
+uint64_t ae_shared_written(const ae_shared *s, uint64_t offset, uint64_t *end);
+
 /* Keep whole pages [offset, offset + size) in RAM once they are written. AETHER_E_IO: the system's limit is
  * too low. */
 int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err);
