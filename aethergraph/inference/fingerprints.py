@@ -37,7 +37,7 @@ def describe_function(function: Any, depth: int = 0) -> str:
         cells = [_contents(cell) for cell in function.__closure__ or ()]
         values = (function.__defaults__, function.__kwdefaults__, *cells)
         parts = [
-            _describe_code(function.__code__),
+            _describe_code(function.__code__, depth + 1),
             *(_describe(part, depth + 1) for part in values),
         ]
         return f"{name} {describe(' '.join(parts))}"
@@ -70,17 +70,16 @@ def _describe(value: Any, depth: int) -> str:
     if isinstance(value, Mapping):
         items = (f"{_describe(k, depth + 1)}: {_describe(v, depth + 1)}" for k, v in value.items())
         return f"{{{', '.join(items)}}}"
+    if isinstance(value, types.CodeType):
+        return _describe_code(value, depth + 1)
     if callable(value):
         return describe_function(value, depth + 1)
-    return type(value).__qualname__
+    return f"{type(value).__qualname__}({describe_attributes(value, depth + 1)})"
 
 
-def _describe_code(code: types.CodeType) -> str:
-    inner = (
-        _describe_code(const) if isinstance(const, types.CodeType) else repr(const)
-        for const in code.co_consts
-    )  # fmt: skip
-    return f"{code.co_code.hex()} {' '.join(inner)} {code.co_names}"
+def _describe_code(code: types.CodeType, depth: int) -> str:
+    constants = ", ".join(_describe(constant, depth) for constant in code.co_consts)
+    return f"{code.co_code.hex()} {constants} {code.co_names}"
 
 
 def _contents(cell: Any) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,10 +39,19 @@ class Scale:
         return self(rows)
 
 
+class Options:
+    def __init__(self, factor: Any) -> None:
+        self.factor = factor
+
+    def scale(self, rows: Any) -> Any:
+        return rows * self.factor
+
+
 @pytest.mark.parametrize(
     "make",
     [
         scaled, default, Scale, lambda factor: Scale(factor).method,
+        lambda factor: Options(factor).scale, lambda factor: scaled(Options(factor)),
         lambda factor: partial(np.multiply, factor), lambda factor: partial(scaled(2), by=factor),
         lambda factor: scaled(scaled(factor)),
     ],
@@ -61,3 +74,19 @@ def test_objects_without_attributes_and_in_circles() -> None:
     scale = Scale(1)
     scale.factor = scale
     assert describe_function(scale).startswith("Scale")
+
+
+def test_processes_that_order_sets_otherwise_agree() -> None:
+    program = """
+    from aethergraph.inference.fingerprints import describe_function
+    print(describe_function(lambda name: name in {"a", "b", "c", "d", "e"}))
+    """
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in range(4)
+    }  # fmt: skip
+    assert len(texts) == 1
