@@ -15,7 +15,8 @@ Rules kept here, so that the modules above need not think about them:
     core.py           library, errors, dtypes; tasks.py, signals.py, guards.py: calls that take long
     memory.py         memory that is mapped or lent; paged_values.py: values read by page
     files.py, io.py   container files and their readers; blocks.py: compressed neighbours
-    topology.py       lists of edges; lists.py builds them, entries.py walks through them
+    topology.py       lists of edges; lists.py builds them, entries.py walks through them,
+                      single.py asks about one
     node_orders.py    orders of nodes, from undirected lists
     live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
     sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
@@ -190,6 +191,7 @@ from aethergraph._native.sampling import (
     rng_draws,
     time_keys,
 )
+from aethergraph._native.single import degree_of, is_in_list, neighbors_of
 from aethergraph._native.tasks import (
     LONG_CALL_BYTES,
     Progress,
@@ -301,6 +303,9 @@ __all__ = [
     "address_of",
     "advise",
     "buffer_alloc",
+    "degree_of",
+    "is_in_list",
+    "neighbors_of",
     "build_alias",
     "build_info",
     "build_lists",

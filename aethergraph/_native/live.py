@@ -52,6 +52,9 @@ _LOOK_SECONDS = 1.0
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 _degree, _has_edge = lib.aether_live_degree, lib.aether_live_has_edge
+_neighbors, _INT64 = lib.aether_live_neighbors, np.dtype(np.int64)
+#: Ids that a list has room for when it is first asked for, and at most without a snapshot.
+_FEW, _MANY = 32, 1 << 16
 #: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
 #: error. Handle and err are :attr:`NativeLive.plain`; a method would be a tenth of the whole call.
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
@@ -587,6 +590,19 @@ class NativeLive:
             return None
         length: int = _degree(self._handle, relation, LIVE_LAYOUTS[layout], node, _NULL)
         return None if length < 0 else length
+
+    def neighbors(self, relation: int, layout: Literal["csc", "csr"], node: int) -> Ids | None:
+        """Return the ids in a list as of the last commit; None: as of :meth:`degree`."""
+        if self.follow is not None or self._state[1] or is_any_open():
+            return None
+        count, length = 0, _FEW
+        while count < length <= _MANY:
+            ids, count = np.empty(length, _INT64), length
+            room = ffi.from_buffer("int64_t[]", ids)
+            length = _neighbors(
+                self._handle, relation, LIVE_LAYOUTS[layout], node, room, count, _NULL
+            )
+        return ids[:length] if 0 <= length <= count else None
 
     def has_edge(self, relation: int, src: int, dst: int) -> bool | None:
         """Return whether there is an edge as of the last commit; None: as of :meth:`degree`."""

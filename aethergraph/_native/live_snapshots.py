@@ -26,6 +26,7 @@ from aethergraph._native.live_types import (
     LiveCommit,
     LiveNumbers,
 )
+from aethergraph._native.single import has_edge_in
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 from aethergraph.errors import SnapshotExpiredError
@@ -179,6 +180,10 @@ class NativeSnapshot:
             if count[0] <= len(nodes):
                 return nodes[: count[0]].copy()
             nodes = empty(int(count[0]), np.int64, f"{count[0]} nodes")
+
+    def has_edge(self, relation: int, src: int, dst: int) -> bool:
+        """Return whether there is an edge between two nodes, which must exist."""
+        return has_edge_in(self._handle, relation, src, dst)
 
     def has_edges(self, relation: int, src: Ids, dst: Ids) -> NDArray[np.bool_]:
         """Return whether there is an edge from ``src[i]`` to ``dst[i]``."""

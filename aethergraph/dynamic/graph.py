@@ -22,8 +22,8 @@ from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
+from aethergraph.dynamic.questions import Questions
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.state import MOST_NODES
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureTable
@@ -43,7 +43,7 @@ Ids = NDArray[np.int64]
 _KIND = ("node", "to", "node")
 
 
-class DynamicGraph(LiveGraph, StoredGraph):
+class DynamicGraph(Questions, LiveGraph, StoredGraph):
     """Directed graph that changes: one process writes, any number of readers sample meanwhile.
 
     ::
@@ -304,8 +304,6 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """Be the graph of another store, that of the next writer."""
         super().go_on(store)
         self._kind: EdgeKind = store.kinds[_KIND]
-        #: Layout whose lists :meth:`degree` counts.
-        self._counted: Literal["csc", "csr"] = "csc" if self._kind.form.layout == "csc" else "csr"
 
     def _set_store(self, store: LiveStore) -> None:
         self.go_on(store)
@@ -584,26 +582,6 @@ class DynamicGraph(LiveGraph, StoredGraph):
     def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
         """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
         self._store.prepare_weights(self._kind, layout)
-
-    def has_edge(self, u: int, v: int) -> bool:
-        """Return whether there is an edge from ``u`` to ``v``."""
-        if type(u) is int and type(v) is int and 0 <= u <= MOST_NODES and 0 <= v <= MOST_NODES:
-            answer = self._store.live.has_edge(self._kind.number, u, v)
-            if answer is not None:
-                return answer
-        return self.snapshot().has_edge(u, v)
-
-    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n]."""
-        return self.snapshot().has_edges(u, v)
-
-    def degree(self, node: int) -> int:
-        """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
-        if type(node) is int and 0 <= node <= MOST_NODES:
-            length = self._store.live.degree(self._kind.number, self._counted, node)
-            if length is not None:
-                return length
-        return self.snapshot().degree(node)
 
     @property
     def ids(self) -> LiveIds:

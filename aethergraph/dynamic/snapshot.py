@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_count, as_node
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.dynamic.edge_types import EdgeKind
@@ -390,13 +390,15 @@ class Snapshot(OneCommit, StoredGraph):
 
     def degree(self, node: int) -> int:
         """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
-        into = self._kind.form.layout == "csc"
-        degrees = self.in_degrees([node]) if into else self.out_degrees([node])
-        return int(degrees[0])
+        parts = self._edges()
+        lists = parts.csr or self._in_lists(parts)
+        return lists.length(as_node(node, lists.topology.num_major, "node"))
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
-        return bool(self.has_edges([u], [v])[0])
+        parts = self._edges()
+        source, target = as_node(u, parts.num_src, "u"), as_node(v, parts.num_dst, "v")
+        return self.native_snapshot.has_edge(self._kind.number, source, target)
 
     def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
         """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n].

@@ -198,8 +198,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         into, out = parts.csc, parts.csr
         if into is None or (out is not None and out.length(source) < into.length(target)):
             assert out is not None
-            return bool((out.neighbors(source) == target).any())
-        return bool((into.neighbors(target) == source).any())
+            return out.holds(source, target)
+        return into.holds(target, source)
 
     def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
         """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n]; any layout.

@@ -258,11 +258,15 @@ class Lists:
 
     def length(self, node: int) -> int:
         """Return the length of the list of ``node``."""
-        return int(self.topology.degrees(np.array([node], np.int64))[0])
+        return native.degree_of(self.topology, node)
 
     def neighbors(self, node: int) -> Ids:
         """Return the neighbours in the list of ``node``, int64."""
-        return self.topology.neighbors(np.array([node], np.int64))[0]
+        return native.neighbors_of(self.topology, node)
+
+    def holds(self, node: int, other: int) -> bool:
+        """Return whether the list of ``node`` holds ``other``."""
+        return native.is_in_list(self.topology, node, other)
 
     def edges(self, node: int) -> Ids:
         """Return the edge ids of the list of ``node``, int64."""

@@ -719,6 +719,18 @@ static void ask_about(uint32_t order, uint32_t layouts) {
     for (int64_t i = 0; i < 400; i++)
         for (int64_t v = 0; v < 8; v++)
             CHECK_EQ(aether_live_has_edge(g, 0, i, v, &err), i % 7 == v || (i == 99 && v == 3));
+    int64_t ids[58] = {0};
+    if (csc) {
+        CHECK_EQ(aether_live_neighbors(g, 0, AETHER_LIVE_CSC, 3, ids, 57, &err), 58);
+        CHECK_EQ(ids[0], 0); /* no room for all: none is copied */
+        CHECK_EQ(aether_live_neighbors(g, 0, AETHER_LIVE_CSC, 3, ids, 58, &err), 58);
+        int64_t sum = 0;
+        for (int64_t i = 0; i < 58; i++)
+            sum += ids[i];
+        CHECK_EQ(sum, 57 * 3 + 7 * (56 * 57 / 2) + 99); /* 3, 10, .., 395, and 99 */
+    }
+    CHECK_EQ(aether_live_neighbors(g, 0, AETHER_LIVE_CSR, 99, ids, 58, &err), csr ? 2 : AETHER_E_UNSUPPORTED);
+    CHECK(!csr || ids[0] + ids[1] == 4); /* 1 and 3 */
     CHECK_EQ(aether_live_degree(g, 0, csc ? AETHER_LIVE_CSC : AETHER_LIVE_CSR, csc ? 50 : 100000, &err),
              AETHER_E_RANGE);
     CHECK_HAS(err.message, csc ? "node[0] = 50" : "node[0] = 100000");

@@ -109,7 +109,9 @@ static int insert_plain(aether_live *g, int64_t src, int64_t dst, aether_error *
 }
 
 static int ask(const aether_live *g, int64_t node, aether_error *err) {
-    const int64_t degree = aether_live_degree(g, 0, AETHER_LIVE_CSC, node, err);
+    int64_t ids[16];
+    const int64_t listed = aether_live_neighbors(g, 0, AETHER_LIVE_CSC, node, ids, 16, err);
+    const int64_t degree = listed < 0 ? listed : aether_live_degree(g, 0, AETHER_LIVE_CSC, node, err);
     const int is_edge = degree < 0 ? (int)degree : aether_live_has_edge(g, 0, node, node, err);
     return is_edge < 0 ? is_edge : AETHER_OK;
 }

@@ -98,14 +98,19 @@ def test_bad_ids_leave_no_values_behind() -> None:
 
 @pytest.mark.parametrize("order", ["id", "time"])
 @pytest.mark.parametrize("layout", ["both", "csc", "csr"])
-def test_one_degree_and_one_edge_are_those_of_a_snapshot(order: Any, layout: Any) -> None:
+def test_single_questions_are_answered_as_by_a_snapshot(order: Any, layout: Any) -> None:
     graph = DynamicGraph(NODES, 16, order=order, layout=layout, huge_pages=False)
     graph.insert_edges(*np.random.default_rng(3).integers(0, NODES, (2, 60)))
 
     def answers(source: Any) -> list[Any]:
         nodes = range(NODES)
         edges = [source.has_edge(u, v) for u in nodes for v in (u, (3 * u + 1) % NODES)]
-        return [source.degree(node) for node in nodes] + edges
+        lists = [source.degree(node) for node in nodes]
+        for layout in ("csc", "csr"):
+            if source.layout in (layout, "both"):
+                ask = source.in_neighbors if layout == "csc" else source.neighbors
+                lists += [ask(node).tolist() for node in nodes]
+        return lists + edges
 
     before = answers(graph)
     with graph.reading():
@@ -117,14 +122,23 @@ def test_one_degree_and_one_edge_are_those_of_a_snapshot(order: Any, layout: Any
         assert answers(graph) == answers(now) != before
         assert graph.has_edge(np.int64(0), np.int32(7)) is True and graph.degree(np.int64(0)) >= 1
         for node in (-1, NODES, 2**32, 2**70, True, 1.5, "1"):
-            for ask in ("degree", "has_edge"):
-                args = (node,) if ask == "degree" else (0, node)
+            for ask in ("degree", "has_edge", "neighbors", "in_neighbors"):
+                args = (0, node) if ask == "has_edge" else (node,)
                 with pytest.raises(errors.AetherError) as of_graph:
                     getattr(graph, ask)(*args)
                 with pytest.raises(errors.AetherError) as of_snapshot:
                     getattr(now, ask)(*args)
                 assert str(of_graph.value) == str(of_snapshot.value)
     graph.close()
-    for call in (lambda: graph.degree(0), lambda: graph.has_edge(0, 1)):
+    for call in (graph.degree, graph.neighbors, graph.in_neighbors, lambda v: graph.has_edge(0, v)):
         with pytest.raises(errors.ClosedError):
-            call()
+            call(1)
+
+
+@pytest.mark.parametrize("count", [0, 32, 33, 5000, 65536, 65537])
+def test_neighbors_of_lists_of_any_length(count: int) -> None:
+    graph = DynamicGraph(70_000, 16, layout="both", huge_pages=False)
+    graph.insert_edges(np.full(count, 3), np.arange(count))
+    ids = graph.neighbors(3)
+    assert ids.dtype == np.int64 and np.array_equal(ids, np.arange(count))
+    assert graph.in_neighbors(count - 1 if count else 0).tolist() == [3] * bool(count)

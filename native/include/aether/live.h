@@ -268,6 +268,9 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
  * error, for which `err` may be NULL. */
 int64_t aether_live_degree(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
                            aether_error *err);
+/* Return that length, and copy the ids of the list to out[capacity] if there is room for all of them. */
+int64_t aether_live_neighbors(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
+                              int64_t *out, uint64_t capacity, aether_error *err);
 /* Return 1 if there is an edge from src to dst, 0 if not, or the negative code of an error, for which `err`
  * may be NULL. AETHER_E_LIMIT: more than 65,536 entries of lists by time would be read. */
 int aether_live_has_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst,

@@ -4,6 +4,7 @@
 #include "live/view.h"
 
 #define LONG 65536 /* entries of a list that is read whole without anybody who could end it */
+#define COPIED 256 /* ids that are copied at a time */
 
 typedef struct glance {
     ae_pin *pin;
@@ -47,25 +48,40 @@ static int begin_glance(const aether_live *g, uint32_t relation, glance *out, ae
     return rc;
 }
 
-static int64_t degree_in(const ae_view *v, int64_t node, aether_error *err) {
+/* Find the list of a node, and copy its ids to out[capacity] if there is room for all of them. */
+static int64_t read_list(const ae_view *v, int64_t node, int64_t *out, uint64_t capacity, aether_error *err) {
+    uint64_t positions[COPIED];
     ae_list list = {0};
     if (!v)
         return ae_error_set(err, AETHER_E_UNSUPPORTED, "the live graph does not store that layout");
     int rc = ae_live_check_ids("node", &node, 1, v->base.num_major, err);
     if (!rc)
         rc = v->base.ops->locate(&v->base, &(uint64_t){(uint64_t)node}, 1, &list, err);
+    for (uint64_t done = 0; !rc && list.degree <= capacity && done < list.degree;) {
+        const uint64_t n = list.degree - done < COPIED ? list.degree - done : COPIED;
+        for (uint64_t i = 0; i < n; i++)
+            positions[i] = list.start + done + i;
+        rc = v->base.ops->fetch(&v->base, positions, n, (uint64_t *)out + done, err);
+        done += n;
+    }
     return rc ? rc : (int64_t)list.degree;
 }
 
-int64_t aether_live_degree(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
-                           aether_error *err) {
+int64_t aether_live_neighbors(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
+                              int64_t *out, uint64_t capacity, aether_error *err) {
     glance look = {0};
     const int rc = begin_glance(g, relation, &look, err);
     if (rc)
         return rc;
-    const int64_t degree = degree_in(layout <= AETHER_LIVE_CSR ? look.shown[layout] : NULL, node, err);
+    const ae_view *v = layout <= AETHER_LIVE_CSR ? look.shown[layout] : NULL;
+    const int64_t degree = read_list(v, node, out, capacity, err);
     ae_pin_release(look.pin);
     return degree;
+}
+
+int64_t aether_live_degree(const aether_live *g, uint32_t relation, uint32_t layout, int64_t node,
+                           aether_error *err) {
+    return aether_live_neighbors(g, relation, layout, node, NULL, 0, err);
 }
 
 int aether_live_has_edge(const aether_live *g, uint32_t relation, int64_t src, int64_t dst,
