@@ -186,7 +186,7 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
 }
 
 /* A chunk is prefetched, fetched and added up in successive rounds, so that the cache misses of
- * one round overlap with the work of the others (see expand.c). */
+ * one round overlap with the work of the others (see hop.c). */
 static int run_spread_chunks(const work *w, spread *p) {
     uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
     for (uint64_t c = 0; c < chunks + 2; c++) {

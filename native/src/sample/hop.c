@@ -1,9 +1,255 @@
+/*
+ * One hop: plan all positions, then stream the edges through three stages,
+ * each a chunk behind the one before, so that every stage's cache misses are
+ * in flight while the others compute:
+ *
+ *   chunk c      prefetch indices[position]
+ *   chunk c - 1  fetch neighbour ids, prefetch their id-map slots
+ *   chunk c - 2  relabel: look up or add, write the local source
+ *
+ * With several threads, plan and fetch run in parallel over blocks of nodes
+ * and relabelling stays in order on the calling thread, so the result does not
+ * depend on the number of threads.
+ */
 #include "sample/hop.h"
 
 #include <string.h>
 
 #include "core/error.h"
+#include "core/failure.h"
+#include "core/pool.h"
 #include "sample/draw/uniform.h"
+
+#define BLOCK          AE_TIMES_MANY /* nodes located at a time */
+#define TASK_BLOCKS    4             /* ... per parallel task */
+#define WORTHWHILE     4096          /* below this many nodes waking threads does not pay */
+#define FAR_BLOCK      4096          /* ... where asking costs more than the answer, and keys are not nodes */
+#define CHUNK          128   /* edges: two chunks of their lines and of their map slots fit the L1 cache */
+#define BLOCK_NODES    1024  /* nodes per parallel task */
+#define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
+#define WIDE_CHUNK     256
+
+/* ---- lists of the frontier ---- */
+
+typedef struct preparation {
+    const aether_sampler *s;
+    const ae_relation *r;
+    const ae_sample_plan *plan;
+    int64_t fanout;
+    const uint64_t *keys;
+    uint64_t count;
+    ae_frontier f;
+    bool located; /* all lists are there before the blocks begin */
+    ae_failure failure;
+} preparation;
+
+static int locate_frontier(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
+    const aether_topology *t = p->r->topology;
+    if (!p->s->node_bits)
+        return t->ops->locate(t, p->keys + at, n, p->f.lists + at, err);
+    uint64_t nodes[FAR_BLOCK];
+    for (uint64_t i = 0; i < n; i++)
+        nodes[i] = ae_key_node(p->s, p->keys[at + i]);
+    return t->ops->locate(t, nodes, n, p->f.lists + at, err);
+}
+
+/* Locate the lists of all nodes: of a far topology in one question, which it can put to many at once. */
+static int locate_all(const preparation *p, uint64_t count, aether_error *err) {
+    const bool is_far = p->r->topology->is_far;
+    const uint64_t most = !is_far ? BLOCK : p->s->node_bits ? FAR_BLOCK : count;
+    int rc = AETHER_OK;
+    for (uint64_t at = 0; !rc && at < count; at += most)
+        rc = locate_frontier(p, at, count - at < most ? count - at : most, err);
+    return rc;
+}
+
+int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
+                         aether_error *err) {
+    if (!s->has_bounds || !ae_times_given(&r->times))
+        return AETHER_OK;
+    const int64_t *own = (const int64_t *)s->bounds.data + 2 * ae_key_tree(s, key);
+    return ae_times_restrict(&r->times, r->topology, own[0], own[1], list, err);
+}
+
+/* AETHER_SAMPLE_LATEST: keep only the `fanout` last entries of a list that was cut by time. */
+static void keep_latest(const preparation *p, ae_list *list, ae_exclusions *exclusions) {
+    uint64_t wanted = (uint64_t)p->fanout, size = list->degree - exclusions->count;
+    if (!p->plan->latest || p->fanout < 0 || wanted >= size || !p->s->has_bounds ||
+        !ae_times_given(&p->r->times))
+        return;
+    uint64_t end = list->start + list->degree, from = end;
+    if (wanted) {
+        from = list->start + (size - wanted);
+        ae_exclusions_skip(*exclusions, &from, 1);
+    }
+    *list = (ae_list){from, end - from};
+    *exclusions = ae_exclusions_in(exclusions->positions, exclusions->count, *list);
+}
+
+/* What follows the cut by time. */
+static void finish_node(const preparation *p, uint64_t i) {
+    ae_list *list = &p->f.lists[i];
+    ae_exclusions exclusions = {0};
+    if (p->f.exclusions)
+        exclusions = ae_exclusions_in(p->r->excluded, p->r->num_excluded, *list);
+    keep_latest(p, list, &exclusions);
+    if (p->f.exclusions)
+        p->f.exclusions[i] = exclusions;
+}
+
+/* finish_node for n lists; without exclusions in one loop. */
+static void finish_many(const preparation *p, uint64_t at, uint64_t n) {
+    if (p->f.exclusions || p->fanout < 0) {
+        for (uint64_t i = at; i < at + n; i++)
+            finish_node(p, i);
+        return;
+    }
+    const uint64_t wanted = (uint64_t)p->fanout;
+    for (uint64_t i = at; p->plan->latest && i < at + n; i++) {
+        ae_list *list = &p->f.lists[i];
+        const uint64_t early = list->degree > wanted ? list->degree - wanted : 0;
+        *list = (ae_list){list->start + early, list->degree - early};
+    }
+}
+
+static int prepare_node(const preparation *p, uint64_t i, aether_error *err) {
+    if (p->f.wholes)
+        p->f.wholes[i] = p->f.lists[i];
+    int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], &p->f.lists[i], err);
+    if (!rc)
+        finish_node(p, i);
+    return rc;
+}
+
+/* Cut the lists of a block together. */
+static int prepare_together(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
+    int64_t since[BLOCK], until[BLOCK];
+    const int64_t *bounds = p->s->bounds.data;
+    if (p->f.wholes)
+        memcpy(p->f.wholes + at, p->f.lists + at, n * sizeof(ae_list));
+    for (uint64_t i = 0; i < n; i++) {
+        const int64_t *own = bounds + 2 * ae_key_tree(p->s, p->keys[at + i]);
+        since[i] = own[0];
+        until[i] = own[1];
+    }
+    int rc = ae_times_restrict_many(&p->r->times, p->r->topology, since, until, p->f.lists + at, n, err);
+    if (!rc)
+        finish_many(p, at, n);
+    return rc;
+}
+
+/* The first loop prefetches for all lists of the block, so that their cache misses overlap. */
+static int count_drawable(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
+    int rc = AETHER_OK;
+    for (uint64_t i = at; i < at + n; i++) {
+        ae_weighted_list list = ae_frontier_weighted(&p->f, p->r, i);
+        ae_weighted_prefetch(&list);
+    }
+    for (uint64_t i = at; !rc && i < at + n; i++) {
+        ae_weighted_list list = ae_frontier_weighted(&p->f, p->r, i);
+        rc = ae_weighted_count(&list, &p->f.drawable[i], err);
+    }
+    return rc;
+}
+
+static int prepare_block(const preparation *p, uint64_t at, uint64_t n, aether_error *err) {
+    const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
+    const bool together = p->s->has_bounds && ae_times_at_hand(&p->r->times);
+    int rc = p->located ? AETHER_OK : locate_frontier(p, at, n, err);
+    if (!rc && together)
+        rc = prepare_together(p, at, n, err);
+    for (uint64_t i = 0; !rc && !plain && !together && i < n; i++)
+        rc = prepare_node(p, at + i, err);
+    return rc || !p->f.drawable ? rc : count_drawable(p, at, n, err);
+}
+
+static void prepare_task(void *ctx, uint64_t task, uint32_t worker) {
+    (void)worker;
+    preparation *p = ctx;
+    const uint64_t begin = task * TASK_BLOCKS * BLOCK;
+    const uint64_t end = begin + TASK_BLOCKS * BLOCK < p->count ? begin + TASK_BLOCKS * BLOCK : p->count;
+    for (uint64_t at = begin; at < end && !ae_failure_seen(&p->failure); at += BLOCK) {
+        aether_error error = {0};
+        int rc = ae_sample_check(p->s, &error);
+        if (!rc)
+            rc = prepare_block(p, at, end - at < BLOCK ? end - at : BLOCK, &error);
+        if (rc)
+            ae_failure_note(&p->failure, rc, &error);
+    }
+}
+
+static int reserve_frontier(aether_sampler *s, const ae_relation *r, uint64_t count, ae_frontier *f,
+                            aether_error *err) {
+    int rc = ae_scratch_reserve(&s->lists, count * sizeof(ae_list), 0, err);
+    f->lists = s->lists.data;
+    if (!rc && (r->weights.sums || r->weights.own) && ae_times_given(&r->times) && s->has_bounds) {
+        rc = ae_scratch_reserve(&s->wholes, count * sizeof(ae_list), 0, err);
+        f->wholes = s->wholes.data;
+    }
+    if (!rc && r->num_excluded) {
+        rc = ae_scratch_reserve(&s->exclusions, count * sizeof(ae_exclusions), 0, err);
+        f->exclusions = s->exclusions.data;
+    }
+    if (!rc && ae_weights_given(&r->weights)) {
+        rc = ae_scratch_reserve(&s->drawable, count * sizeof(uint64_t), 0, err);
+        f->drawable = s->drawable.data;
+    }
+    return rc;
+}
+
+int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, uint64_t begin, uint64_t count,
+                      ae_frontier *out, aether_error *err) {
+    *out = (ae_frontier){0};
+    if (fanout == 0 || count == 0)
+        return AETHER_OK;
+    int rc = reserve_frontier(s, r, count, out, err);
+    const preparation p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
+    return rc ? rc : locate_all(&p, count, err);
+}
+
+int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
+                     int64_t fanout, uint64_t begin, uint64_t i, const ae_frontier *f, aether_error *err) {
+    const preparation p = {.s = s,
+                           .r = r,
+                           .plan = plan,
+                           .fanout = fanout,
+                           .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                           .f = *f};
+    int rc = locate_frontier(&p, i, 1, err);
+    if (!rc)
+        rc = prepare_node(&p, i, err);
+    return rc || !f->drawable ? rc : count_drawable(&p, i, 1, err);
+}
+
+int ae_frontier_prepare(aether_sampler *s, ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
+                        uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err) {
+    *out = (ae_frontier){0};
+    if (fanout == 0 || count == 0)
+        return AETHER_OK;
+    int rc = reserve_frontier(s, r, count, out, err);
+    if (rc)
+        return rc;
+    preparation p = {.s = s,
+                     .r = r,
+                     .plan = plan,
+                     .fanout = fanout,
+                     .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
+                     .count = count,
+                     .f = *out};
+    p.located = r->topology->is_far;
+    rc = p.located ? locate_all(&p, count, err) : AETHER_OK;
+    if (!rc && p.located && r->weights.own)
+        rc = ae_weights_know(&r->weights, r->topology, p.f.lists, count, &r->known, err);
+    if (rc)
+        return rc;
+    const uint64_t tasks = (count + TASK_BLOCKS * BLOCK - 1) / (TASK_BLOCKS * BLOCK);
+    if (plan->num_threads > 1 && count >= WORTHWHILE)
+        ae_pool_run(prepare_task, &p, tasks, plan->num_threads);
+    else
+        for (uint64_t task = 0; task < tasks; task++)
+            prepare_task(&p, task, 0);
+    return ae_failure_take(&p.failure, err);
+}
 
 /* ---- beginning ---- */
 
@@ -197,10 +443,8 @@ int ae_hop_ask(const ae_hop *h, ae_fetch *job, aether_error *err) {
     return rc;
 }
 
-#define CHUNK 256
-
 static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, uint64_t *ids) {
-    const uint64_t n = job->count - at < CHUNK ? job->count - at : CHUNK;
+    const uint64_t n = job->count - at < WIDE_CHUNK ? job->count - at : WIDE_CHUNK;
     if (h->r->topology->id_bytes == 4)
         for (uint64_t i = 0; i < n; i++)
             ids[i] = ((const uint32_t *)job->ids)[at + i];
@@ -210,9 +454,9 @@ static uint64_t read_chunk(const ae_hop *h, const ae_fetch *job, uint64_t at, ui
 }
 
 int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) {
-    uint64_t ids[2][CHUNK], count[2] = {0, 0}, node = 0;
+    uint64_t ids[2][WIDE_CHUNK], count[2] = {0, 0}, node = 0;
     uint32_t *rows = ae_hop_rows(h);
-    for (uint64_t at = 0, c = 0; at < job->count + CHUNK; at += CHUNK, c++) {
+    for (uint64_t at = 0, c = 0; at < job->count + WIDE_CHUNK; at += WIDE_CHUNK, c++) {
         uint64_t *next = ids[c % 2], *now = ids[(c + 1) % 2];
         int rc = ae_sample_check(h->s, err);
         if (rc)
@@ -222,7 +466,7 @@ int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) 
             ae_hop_add_trees(h, at, count[c % 2], next, &node);
         ae_nodes_prefetch(h->to, next, count[c % 2]);
         if (c)
-            ae_nodes_relabel(h->to, now, count[(c + 1) % 2], rows + at - CHUNK);
+            ae_nodes_relabel(h->to, now, count[(c + 1) % 2], rows + at - WIDE_CHUNK);
     }
     return AETHER_OK;
 }
@@ -236,9 +480,9 @@ void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids,
     const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
     const uint64_t *first = ae_hop_first(h);
     const uint64_t mask = ~((UINT64_C(1) << s->node_bits) - 1);
-    uint64_t trees[CHUNK + 16], v = *node;
-    for (uint64_t at = 0; at < n; at += CHUNK) {
-        const uint64_t m = n - at < CHUNK ? n - at : CHUNK, e = h->first_edge + edge + at;
+    uint64_t trees[WIDE_CHUNK + 16], v = *node;
+    for (uint64_t at = 0; at < n; at += WIDE_CHUNK) {
+        const uint64_t m = n - at < WIDE_CHUNK ? n - at : WIDE_CHUNK, e = h->first_edge + edge + at;
         while (first[v + 1] <= e)
             v++;
         for (uint64_t i = 0; i < m; v += i < m) {
@@ -254,4 +498,200 @@ void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids,
             ids[at + i] |= trees[i];
     }
     *node = v;
+}
+
+typedef struct window {
+    uint64_t at, n; /* edges [at, at + n) of the hop */
+} window;
+
+static window chunk_at(uint64_t total, uint64_t c) {
+    const uint64_t at = c * CHUNK;
+    if (at >= total)
+        return (window){total, 0};
+    return (window){at, total - at < CHUNK ? total - at : CHUNK};
+}
+
+/* Fetch the neighbour ids at n positions, and the edge ids into their place where the topology has both
+ * together, and all edges before this hop have theirs. */
+static inline int fetch_neighbors(const ae_hop *h, uint64_t *positions, uint64_t n, uint64_t *ids,
+                                  aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    return t->ops->fetch_edges && h->r->num_known == h->first_edge
+               ? t->ops->fetch_edges(t, positions, n, ids, err)
+               : t->ops->fetch(t, positions, n, ids, err);
+}
+
+/* Note that fetch_neighbors() is done with all edges of a hop. */
+static void know_edges(const ae_hop *h) {
+    if (h->r->topology->ops->fetch_edges && h->r->num_known == h->first_edge)
+        h->r->num_known += h->num_edges;
+}
+
+/* ---- one thread: three stages over chunks ---- */
+
+/* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
+ * which chunk c takes over one step later. */
+static int run_hop_chunks(const ae_hop *h, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    const uint64_t *first = ae_hop_first(h);
+    uint64_t *positions = ae_hop_positions(h);
+    const uint64_t total = h->num_edges, chunks = (total + CHUNK - 1) / CHUNK;
+    uint64_t ids[2][CHUNK], planned = 0, node = 0;
+    uint32_t *rows = ae_hop_rows(h);
+    for (uint64_t c = 0; c < chunks + 2; c++) {
+        int rc = ae_sample_check(h->s, err);
+        if (rc)
+            return rc;
+
+        /* Plan whole nodes until every edge of this chunk has its position. */
+        const window ahead = chunk_at(total, c);
+        const uint64_t from = planned;
+        while (planned < h->count && first[planned] < h->first_edge + ahead.at + ahead.n)
+            planned++;
+        rc = ae_hop_plan(h, from, planned, &h->s->sets[0], err);
+        if (rc)
+            return rc;
+        t->ops->prefetch(t, positions + ahead.at, ahead.n);
+
+        /* Fetch the neighbour ids of the chunk before. */
+        if (c >= 1) {
+            const window now = chunk_at(total, c - 1);
+            uint64_t *keys = ids[(c - 1) % 2];
+            rc = fetch_neighbors(h, positions + now.at, now.n, keys, err);
+            if (rc)
+                return rc;
+            if (h->s->node_bits)
+                ae_hop_add_trees(h, now.at, now.n, keys, &node);
+            ae_nodes_prefetch(h->to, keys, now.n);
+        }
+
+        /* Relabel the chunk before that. */
+        if (c >= 2) {
+            const window last = chunk_at(total, c - 2);
+            ae_nodes_relabel(h->to, ids[(c - 2) % 2], last.n, rows + last.at);
+        }
+    }
+    know_edges(h);
+    return AETHER_OK;
+}
+
+/* ---- several threads: plan and fetch in parallel, relabel in order ---- */
+
+typedef struct parallel_hop {
+    const ae_hop *h;
+    uint64_t *neighbors; /* of this hop's edges */
+    ae_failure failure;
+} parallel_hop;
+
+static int fetch_range(const parallel_hop *p, uint64_t from, uint64_t to, aether_error *err) {
+    const aether_topology *t = p->h->r->topology;
+    uint64_t *positions = ae_hop_positions(p->h);
+    uint64_t asked = from;
+    for (uint64_t at = from; at < to; at += CHUNK) {
+        uint64_t n = to - at < CHUNK ? to - at : CHUNK;
+        uint64_t ahead = to - asked < 2 * CHUNK ? to - asked : (at == from ? 2 * CHUNK : CHUNK);
+        int rc = ae_sample_check(p->h->s, err);
+        if (rc)
+            return rc;
+        t->ops->prefetch(t, positions + asked, ahead);
+        asked += ahead;
+        rc = fetch_neighbors(p->h, positions + at, n, p->neighbors + at, err);
+        if (rc)
+            return rc;
+    }
+    return AETHER_OK;
+}
+
+static void plan_and_fetch_block(void *ctx, uint64_t block, uint32_t worker) {
+    parallel_hop *p = ctx;
+    const ae_hop *h = p->h;
+    const uint64_t *first = ae_hop_first(h);
+    uint64_t from = block * BLOCK_NODES;
+    uint64_t to = from + BLOCK_NODES < h->count ? from + BLOCK_NODES : h->count;
+    uint64_t first_edge = first[from] - h->first_edge, end = first[to] - h->first_edge, node = from;
+    aether_error err = {0};
+    if (ae_failure_seen(&p->failure))
+        return;
+    int rc = ae_hop_plan(h, from, to, &h->s->sets[worker], &err);
+    if (!rc)
+        rc = fetch_range(p, first_edge, end, &err);
+    if (!rc && h->s->node_bits)
+        ae_hop_add_trees(h, first_edge, end - first_edge, p->neighbors + first_edge, &node);
+    if (rc)
+        ae_failure_note(&p->failure, rc, &err);
+}
+
+static int run_parallel(const ae_hop *h, aether_error *err) {
+    aether_sampler *s = h->s;
+    const uint64_t total = h->num_edges;
+    int rc = ae_scratch_reserve(&s->neighbors, total * sizeof(uint64_t), 0, err);
+    if (rc)
+        return rc;
+    parallel_hop p = {.h = h, .neighbors = s->neighbors.data};
+    ae_pool_run(plan_and_fetch_block, &p, (h->count + BLOCK_NODES - 1) / BLOCK_NODES, h->plan->num_threads);
+    rc = ae_failure_take(&p.failure, err);
+    if (rc)
+        return rc;
+    know_edges(h);
+    uint32_t *rows = ae_hop_rows(h);
+    ae_nodes_prefetch(h->to, p.neighbors, chunk_at(total, 0).n);
+    for (uint64_t c = 0; c * CHUNK < total; c++) {
+        window now = chunk_at(total, c), next = chunk_at(total, c + 1);
+        rc = ae_sample_check(s, err);
+        if (rc)
+            return rc;
+        ae_nodes_prefetch(h->to, p.neighbors + next.at, next.n);
+        ae_nodes_relabel(h->to, p.neighbors + now.at, now.n, rows + now.at);
+    }
+    return AETHER_OK;
+}
+
+/* ---- lists that are slow to reach ---- */
+
+static int run_fetched(const ae_hop *h, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    ae_fetch job;
+    int rc = ae_hop_plan(h, 0, h->count, &h->s->sets[0], err);
+    h->s->staging.learns = true;
+    if (!rc)
+        rc = ae_hop_ask(h, &job, err);
+    if (!rc)
+        rc = t->ops->fetch_many(t, &job, 1, &h->s->staging, h->s->task, err);
+    return rc ? rc : ae_hop_relabel_all(h, &job, err);
+}
+
+static int run_hop_rounds(ae_hop *h, aether_error *err) {
+    aether_sampler *s = h->s;
+    int rc = AETHER_OK;
+    while (!rc && h->stage != AE_HOP_PLANNED) {
+        rc = ae_hop_round(h, ae_value_pages_most(&s->staging), &s->sets[0], err);
+        if (rc == AE_WANTED)
+            rc = ae_relation_read(h->r, &s->staging, s->task, err);
+    }
+    return rc;
+}
+
+/* ---- the call ---- */
+
+static int expand_hop(ae_hop *h, aether_error *err) {
+    int rc = h->r->in_rounds ? run_hop_rounds(h, err) : AETHER_OK;
+    if (!rc)
+        rc = ae_nodes_reserve(h->to, h->to->num_nodes + h->num_edges, h->s->task, err);
+    if (rc)
+        return rc;
+    if (h->r->topology->ops->fetch_many)
+        return run_fetched(h, err);
+    if (h->plan->num_threads > 1 && h->num_edges >= PARALLEL_EDGES)
+        return run_parallel(h, err);
+    return run_hop_chunks(h, err);
+}
+
+int ae_sample_expand(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, uint32_t relation,
+                     aether_error *err) {
+    ae_hop h;
+    int rc = ae_hop_begin(s, plan, hop, relation, &h, err);
+    if (!rc && h.frontier.lists)
+        rc = expand_hop(&h, err);
+    ae_hop_end(&h);
+    return rc;
 }

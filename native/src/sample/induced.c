@@ -8,7 +8,7 @@
 #include "sample/induced.h"
 
 #include "core/error.h"
-#include "sample/frontier.h"
+#include "sample/hop.h"
 
 #define BLOCK    256
 #define LOOK     64    /* blocks of a list between two looks at the task */

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/options.h"
-#include "sample/expand.h"
+#include "sample/hop.h"
 #include "sample/induced.h"
 
 /* ---- settings ---- */

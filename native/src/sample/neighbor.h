@@ -2,7 +2,7 @@
  * sample/neighbor.h - neighbour sampling: hop after hop from the seeds.
  *
  *   ae_sample_begin     options are checked; the sample holds the seeds
- *     each hop: each relation is expanded (sample/expand.h), then
+ *     each hop: each relation is expanded (sample/hop.h), then
  *   ae_sample_advance   the new nodes become the frontier
  *   ae_sample_finish    totals; induced edges if asked for
  *
