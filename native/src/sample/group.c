@@ -10,6 +10,7 @@
 #include "core/options.h"
 #include "core/task.h"
 #include "sample/neighbor.h"
+#include "sample/rounds.h"
 #include "topology/paged/values.h"
 
 /* ---- making one ---- */
@@ -172,15 +173,28 @@ static void try_member(void *ctx, uint64_t i, uint32_t worker) {
     layer *l = ctx;
     ae_hop *h = &l->g->members[i].hops[l->relation];
     aether_error error = {0};
-    if (!h->frontier.lists || (int)h->stage != l->stage || ae_failure_seen(&l->failure))
+    if (!h->lists || (int)h->stage != l->stage || ae_failure_seen(&l->failure))
         return;
     h->r->retries.upto = l->upto;
     /* Twice its share: lists are not spread evenly, and the sum over all members counts. */
-    int rc = ae_hop_round(h, 2 * l->g->most_pages / l->g->size, &l->g->workers[worker].set, &error);
+    int rc = ae_rounds_next(h, 2 * l->g->most_pages / l->g->size, &l->g->workers[worker].set, &error);
     if (rc == AE_WANTED)
         atomic_store_explicit(&l->wanted, true, memory_order_relaxed);
     else if (rc)
         ae_failure_note(&l->failure, rc, &error);
+}
+
+/* Estimate the value pages that finding the lists of a hop that has begun asks for. */
+static uint64_t count_value_pages(const ae_hop *h) {
+    ae_value_cache *p[AE_RELATION_CACHES];
+    const uint32_t n = ae_relation_caches(h->r, p);
+    uint64_t total = 0;
+    for (uint32_t k = 0; k < n && h->lists; k++)
+        for (uint64_t i = 0; i < h->count; i++) {
+            const uint64_t degree = h->lists[i].degree;
+            total += ((degree < AE_TIMES_REST ? degree : AE_TIMES_REST) >> p[k]->values->shift) + 1;
+        }
+    return total;
 }
 
 /* Return how many stretches to take at once, so that their value pages need about the memory that all
@@ -188,7 +202,7 @@ static void try_member(void *ctx, uint64_t i, uint32_t worker) {
 static uint32_t choose_step(const aether_group *g, uint32_t relation) {
     uint64_t pages = 1;
     for (uint32_t i = 0; i < g->size; i++)
-        pages += ae_hop_value_pages(&g->members[i].hops[relation]);
+        pages += count_value_pages(&g->members[i].hops[relation]);
     const double share = (double)g->most_pages / (double)pages;
     return share < 1 ? 1 + (uint32_t)(share * (AE_STRETCHES - 1)) : AE_STRETCHES;
 }
@@ -249,9 +263,9 @@ static void plan_member(void *ctx, uint64_t i, uint32_t worker) {
     int rc = AETHER_OK;
     if (ae_failure_seen(&l->failure))
         return;
-    if (h->frontier.lists)
+    if (h->lists)
         rc = ae_hop_plan(h, 0, h->count, &l->g->workers[worker].set, &error);
-    if (!rc && h->frontier.lists)
+    if (!rc && h->lists)
         rc = ae_hop_ask(h, &m->jobs[l->relation], &error);
     ae_hop_end(h);
     if (rc)

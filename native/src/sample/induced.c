@@ -8,9 +8,8 @@
 #include "sample/induced.h"
 
 #include "core/error.h"
-#include "sample/hop.h"
 
-#define BLOCK    256
+#define BLOCK    AE_TIMES_MANY
 #define LOOK     64    /* blocks of a list between two looks at the task */
 #define TOGETHER 65536 /* lists that are read at once, where they are slow to reach */
 
@@ -78,16 +77,8 @@ static void enter_list(const aether_sampler *s, walk *w, uint64_t key, ae_list l
     w->exclusions = ae_exclusions_in(w->r->excluded, w->r->num_excluded, list);
 }
 
-/* A disjoint sample keeps the edges within the tree of the node, at times that the tree may see. */
-static int walk_node(const aether_sampler *s, walk *w, uint64_t key, ae_list list) {
-    int rc = ae_frontier_restrict(s, w->r, key, &list, w->err);
-    if (rc)
-        return rc;
-    enter_list(s, w, key, list);
-    return walk_list(s, w, list);
-}
-
-/* Locate the lists of n nodes (at most BLOCK) together, so that their cache misses overlap. */
+/* Locate the lists of n nodes (at most BLOCK) together, so that their cache misses overlap. A disjoint sample
+ * keeps the edges within the tree of the node, at times that the tree may see. */
 static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
     const aether_topology *t = w->r->topology;
     uint64_t nodes[BLOCK] = {0}, starts = 0;
@@ -97,6 +88,8 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
     int rc = ae_sample_check(s, w->err);
     if (!rc)
         rc = t->ops->locate(t, nodes, n, lists, w->err);
+    if (!rc)
+        rc = ae_sample_cut(s, w->r, keys, lists, n, w->err);
     if (rc)
         return rc;
     for (uint64_t i = 0; i < n; i++)
@@ -105,7 +98,8 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
     t->ops->prefetch(t, w->positions, starts);
     for (uint64_t i = 0; !rc && i < n; i++) {
         first[i] = w->r->num_edges;
-        rc = walk_node(s, w, keys[i], lists[i]);
+        enter_list(s, w, keys[i], lists[i]);
+        rc = walk_list(s, w, lists[i]);
     }
     return rc;
 }
@@ -161,7 +155,7 @@ static int cut_list(void *ctx, uint64_t i, bool again, aether_error *err) {
     const list_cut *c = ctx;
     ae_list list = c->lists[i];
     (void)again;
-    int rc = ae_frontier_restrict(c->s, c->w->r, c->keys[i], &list, err);
+    int rc = ae_sample_cut(c->s, c->w->r, &c->keys[i], &list, 1, err);
     if (!rc)
         c->lists[i] = list;
     return rc;

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/options.h"
-#include "sample/hop.h"
 #include "sample/induced.h"
+#include "sample/rounds.h"
 
 /* ---- settings ---- */
 
@@ -87,16 +87,20 @@ static int run_hops(aether_sampler *s, const ae_sample_plan *plan, uint64_t *hop
     const uint64_t columns = (uint64_t)plan->num_hops + 1;
     for (uint32_t t = 0; t < s->num_types; t++)
         hop_nodes[t * columns] = s->nodes[t].num_nodes;
-    for (uint32_t h = 0; h < plan->num_hops; h++) {
+    for (uint32_t hop = 0; hop < plan->num_hops; hop++) {
         for (uint32_t i = 0; i < s->num_relations; i++) {
-            uint64_t before = s->relations[i].num_edges;
-            int rc = ae_sample_expand(s, plan, h, i, err);
+            ae_hop h;
+            int rc = ae_hop_begin(s, plan, hop, i, &h, err);
+            if (!rc && h.lists && h.r->in_rounds)
+                rc = ae_rounds_run(&h, err);
+            if (!rc && h.lists)
+                rc = ae_hop_run(&h, err);
+            ae_hop_end(&h);
             if (rc)
                 return rc;
-            hop_edges[(uint64_t)i * plan->num_hops + h] =
-                plan->induced ? 0 : s->relations[i].num_edges - before;
+            hop_edges[(uint64_t)i * plan->num_hops + hop] = plan->induced ? 0 : h.num_edges;
         }
-        ae_sample_advance(s, plan, h, hop_nodes);
+        ae_sample_advance(s, plan, hop, hop_nodes);
     }
     return AETHER_OK;
 }

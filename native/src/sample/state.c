@@ -186,6 +186,29 @@ int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint,
     return rc;
 }
 
+/* ---- time ---- */
+
+/* Times that stay in a file are looked up list by list. */
+int ae_sample_cut(const aether_sampler *s, const ae_relation *r, const uint64_t *keys, ae_list *lists,
+                  uint64_t n, aether_error *err) {
+    int64_t since[AE_TIMES_MANY], until[AE_TIMES_MANY];
+    const int64_t *bounds = s->bounds.data;
+    const bool at_hand = ae_times_at_hand(&r->times);
+    int rc = AETHER_OK;
+    if (!s->has_bounds || !ae_times_given(&r->times))
+        return AETHER_OK;
+    for (uint64_t i = 0; i < n; i++) {
+        const int64_t *own = bounds + 2 * ae_key_tree(s, keys[i]);
+        since[i] = own[0];
+        until[i] = own[1];
+    }
+    if (at_hand)
+        return ae_times_restrict_many(&r->times, r->topology, since, until, lists, n, err);
+    for (uint64_t i = 0; !rc && i < n; i++)
+        rc = ae_times_restrict(&r->times, r->topology, since[i], until[i], &lists[i], err);
+    return rc;
+}
+
 /* ---- values in a file ---- */
 
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err) {

@@ -142,6 +142,11 @@ void ae_sample_free_arrays(aether_sampler *s);
 /* Return the bytes of the arrays and the id maps. */
 uint64_t ae_sample_memory(const aether_sampler *s);
 
+/* Cut n lists, at most AE_TIMES_MANY, to what the trees of their keys may see in time. May be AE_WANTED where
+ * n is 1. */
+int ae_sample_cut(const aether_sampler *s, const ae_relation *r, const uint64_t *keys, ae_list *lists,
+                  uint64_t n, aether_error *err);
+
 /* Read the value pages that were asked for by the relation's draws. */
 int ae_relation_read(ae_relation *r, ae_staging *staging, aether_task *task, aether_error *err);
 

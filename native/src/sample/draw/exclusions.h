@@ -59,4 +59,18 @@ static inline void ae_exclusions_skip(ae_exclusions exclusions, uint64_t *positi
     }
 }
 
+/* Keep of a list the last `most` entries that are not excluded, with what is excluded between them. */
+static inline void ae_exclusions_keep_last(ae_list *list, ae_exclusions *exclusions, uint64_t most) {
+    const uint64_t size = list->degree - exclusions->count, end = list->start + list->degree;
+    uint64_t from = end;
+    if (most >= size)
+        return;
+    if (most) {
+        from = list->start + (size - most);
+        ae_exclusions_skip(*exclusions, &from, 1);
+    }
+    *list = (ae_list){from, end - from};
+    *exclusions = ae_exclusions_in(exclusions->positions, exclusions->count, *list);
+}
+
 #endif

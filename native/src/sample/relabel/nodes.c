@@ -21,6 +21,34 @@ int ae_nodes_reserve(ae_nodes *n, uint64_t bound, aether_task *task, aether_erro
     return rc ? rc : ae_nodes_reserve_map(n, bound, task, err);
 }
 
+#define TREES 128 /* edges whose trees are written before they are added */
+
+/* Trees are written list by list, all 16 that the usual list has no more of, past its end, which the next
+ * list overwrites: so lists cost no branch that cannot be predicted. */
+void ae_nodes_add_trees(const uint64_t *keys, const uint64_t *first, uint32_t node_bits, uint64_t edge,
+                        uint64_t n, uint64_t *ids, uint64_t *v) {
+    const uint64_t mask = ~((UINT64_C(1) << node_bits) - 1);
+    uint64_t trees[TREES + 16], node = *v;
+    for (; n; edge += TREES, ids += TREES, n -= n < TREES ? n : TREES) {
+        const uint64_t m = n < TREES ? n : TREES;
+        while (first[node + 1] <= edge)
+            node++;
+        for (uint64_t i = 0; i < m; node += i < m) {
+            const uint64_t stop = first[node + 1] - edge < m ? first[node + 1] - edge : m;
+            const uint64_t tree = keys[node] & mask;
+            do {
+                for (uint64_t j = 0; j < 16; j++)
+                    trees[i + j] = tree;
+                i += 16;
+            } while (i < stop);
+            i = stop;
+        }
+        for (uint64_t i = 0; i < m; i++)
+            ids[i] |= trees[i];
+    }
+    *v = node;
+}
+
 void ae_nodes_prefetch(const ae_nodes *nodes, const uint64_t *keys, uint64_t n) {
     const ae_idmap *m = &nodes->map;
     const char *slots = m->memory.data;

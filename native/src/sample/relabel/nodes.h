@@ -34,6 +34,12 @@ int ae_nodes_reserve_keys(ae_nodes *n, uint64_t bound, aether_error *err);
 int ae_nodes_reserve_map(ae_nodes *n, uint64_t bound, aether_task *task, aether_error *err);
 int ae_nodes_reserve(ae_nodes *n, uint64_t bound, aether_task *task, aether_error *err);
 
+/* Turn the ids of n edges from `edge` on into keys of a disjoint sample, where a neighbour belongs to the
+ * tree of its destination. Destination v has keys[v] and the edges [first[v], first[v + 1]); *v, at or before
+ * that of the first edge, is moved along. */
+void ae_nodes_add_trees(const uint64_t *keys, const uint64_t *first, uint32_t node_bits, uint64_t edge,
+                        uint64_t n, uint64_t *ids, uint64_t *v);
+
 /* Prefetch the slots of the map that relabelling these keys will read. */
 void ae_nodes_prefetch(const ae_nodes *nodes, const uint64_t *keys, uint64_t n);
 
