@@ -5,8 +5,9 @@
 #include "core/task.h"
 #include "sample/context.h"
 #include "sample/draw/uniform.h"
+#include "sample/stream.h"
 
-#define CHUNK 256 /* positions prefetched ahead of being fetched */
+#define CHUNK 256 /* entries that are read at a time of what is left of a list */
 
 void ae_context_block_free(ae_context_block *b) {
     ae_scratch *all[] = {&b->places, &b->next,      &b->steps, &b->order,  &b->nodes,
@@ -193,17 +194,8 @@ static int draw_steps(const ae_contexts *w, ae_context_block *b, uint64_t seed, 
 
 static int fetch_some(ae_context_block *b, const aether_topology *t, const uint64_t *positions, uint64_t n,
                       uint64_t *ids, aether_task *task, aether_error *err) {
-    if (ae_list_reader_pays(t))
-        return ae_list_reader_fetch(&b->reader, t, positions, n, ids, task, err);
-    int rc = AETHER_OK;
-    t->ops->prefetch(t, positions, n < CHUNK ? n : CHUNK);
-    for (uint64_t at = 0; !rc && at < n; at += CHUNK) {
-        const uint64_t rest = n - at, here = rest < CHUNK ? rest : CHUNK;
-        const uint64_t ahead = rest - here < CHUNK ? rest - here : CHUNK;
-        t->ops->prefetch(t, positions + at + here, ahead);
-        rc = t->ops->fetch(t, positions + at, here, ids + at, err);
-    }
-    return rc;
+    return ae_list_reader_pays(t) ? ae_list_reader_fetch(&b->reader, t, positions, n, ids, task, err)
+                                  : ae_stream_ids(t, positions, n, ids, sizeof *ids, task, err);
 }
 
 static int fetch_all(const ae_contexts *w, ae_context_block *b, aether_error *err) {

@@ -11,6 +11,7 @@
 #include "core/task.h"
 #include "sample/neighbor.h"
 #include "sample/rounds.h"
+#include "sample/stream.h"
 #include "topology/paged/values.h"
 
 /* ---- making one ---- */
@@ -314,28 +315,6 @@ static void relabel_member(void *ctx, uint64_t i, uint32_t worker) {
         ae_failure_note(&l->failure, rc, &error);
 }
 
-/* Lists in memory have no fetch_many; their jobs are filled chunk by chunk. */
-static int fetch_plainly(const aether_topology *t, const ae_fetch *job, aether_task *task,
-                         aether_error *err) {
-    uint64_t ids[256];
-    for (uint64_t at = 0; at < job->count;) {
-        const uint64_t n = job->count - at < 256 ? job->count - at : 256;
-        int rc = ae_task_check(task, "sampling", err);
-        if (rc)
-            return rc;
-        t->ops->prefetch(t, job->positions + at, n);
-        rc = t->ops->fetch(t, job->positions + at, n, ids, err);
-        if (rc)
-            return rc;
-        for (uint64_t i = 0; i < n; i++, at++)
-            if (t->id_bytes == 4)
-                ((uint32_t *)job->ids)[at] = (uint32_t)ids[i];
-            else
-                ((uint64_t *)job->ids)[at] = ids[i];
-    }
-    return AETHER_OK;
-}
-
 static int fetch_layer(aether_group *g, uint32_t relation, aether_task *task, aether_error *err) {
     const aether_topology *t = g->members[0].sampler->relations[relation].topology;
     for (uint32_t i = 0; i < g->size; i++)
@@ -344,7 +323,7 @@ static int fetch_layer(aether_group *g, uint32_t relation, aether_task *task, ae
         return t->ops->fetch_many(t, g->jobs, g->size, &g->staging, task, err);
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < g->size; i++)
-        rc = fetch_plainly(t, &g->jobs[i], task, err);
+        rc = ae_stream_ids(t, g->jobs[i].positions, g->jobs[i].count, g->jobs[i].ids, t->id_bytes, task, err);
     return rc;
 }
 

@@ -3,14 +3,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/options.h"
 #include "sample/draw/reservoir.h"
 #include "sample/draw/uniform.h"
 #include "sample/induced.h"
-
-#define CHUNK 256 /* entries whose cache misses overlap */
+#include "sample/stream.h"
 
 typedef struct work {
     aether_sampler *s;
@@ -110,7 +110,8 @@ typedef struct spread {
     uint64_t count; /* lists */
     uint64_t *positions;
     uint64_t total;       /* positions */
-    uint64_t list, taken; /* progress of add_chunk: the current list, and how many of its entries are done */
+    uint64_t *ids;        /* what stands there, where it was read at once; else NULL */
+    uint64_t list, taken; /* progress of add_shares: the current list, and how many of its entries are done */
     ae_budget *budget;    /* budget of the entries' node type */
 } spread;
 
@@ -157,20 +158,30 @@ static int plan(const work *w, spread *p, uint32_t relation) {
     return rc;
 }
 
-static uint64_t chunk_size(const spread *p, uint64_t chunk) {
-    uint64_t at = chunk * CHUNK;
-    return at >= p->total ? 0 : p->total - at < CHUNK ? p->total - at : CHUNK;
+/* ---- ... and their entries, a chunk after the other (sample/stream.h) ---- */
+
+static int ask_entries(void *ctx, uint64_t at, uint64_t n, aether_error *err) {
+    const spread *p = ctx;
+    (void)err;
+    p->t->ops->prefetch(p->t, p->positions + at, n);
+    return AETHER_OK;
 }
 
-static int fetch_chunk(const work *w, const spread *p, uint64_t chunk, uint64_t *ids) {
-    uint64_t n = chunk_size(p, chunk);
-    int rc = p->t->ops->fetch(p->t, p->positions + chunk * CHUNK, n, ids, w->err);
+static int fetch_entries(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
+    const spread *p = ctx;
+    int rc = AETHER_OK;
+    if (p->ids)
+        memcpy(ids, p->ids + at, n * sizeof *ids);
+    else
+        rc = p->t->ops->fetch(p->t, p->positions + at, n, ids, err);
     for (uint64_t i = 0; !rc && i < n; i++)
         ae_idmap_prefetch(&p->budget->map, ids[i]);
     return rc;
 }
 
-static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
+static void add_shares(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids) {
+    spread *p = ctx;
+    (void)at;
     for (uint64_t i = 0; i < n;) {
         uint64_t degree = p->lists[p->list].degree, end = i + degree - p->taken;
         const double share = 1.0 / (double)degree;
@@ -185,27 +196,6 @@ static void add_chunk(spread *p, const uint64_t *ids, uint64_t n) {
     }
 }
 
-/* A chunk is prefetched, fetched and added up in successive rounds, so that the cache misses of
- * one round overlap with the work of the others (see hop.c). */
-static int run_spread_chunks(const work *w, spread *p) {
-    uint64_t ids[2][CHUNK], chunks = (p->total + CHUNK - 1) / CHUNK;
-    for (uint64_t c = 0; c < chunks + 2; c++) {
-        int rc = ae_sample_check(w->s, w->err);
-        if (rc)
-            return rc;
-        if (c < chunks)
-            p->t->ops->prefetch(p->t, p->positions + c * CHUNK, chunk_size(p, c));
-        if (c >= 1 && c <= chunks) {
-            rc = fetch_chunk(w, p, c - 1, ids[(c - 1) % 2]);
-            if (rc)
-                return rc;
-        }
-        if (c >= 2)
-            add_chunk(p, ids[(c - 2) % 2], chunk_size(p, c - 2));
-    }
-    return AETHER_OK;
-}
-
 /* Scores are needed only for types of which nodes are still to be drawn. */
 static bool is_drawn(const work *w, uint32_t type) {
     const int64_t *counts = w->o->num_samples + (uint64_t)type * w->o->num_hops;
@@ -215,26 +205,8 @@ static bool is_drawn(const work *w, uint32_t type) {
     return false;
 }
 
-/* Lists that are slow to reach: the ids of all positions are read at once. */
-static int run_together(const work *w, spread *p) {
-    int rc = ae_scratch_reserve(&w->s->neighbors, p->total * sizeof(uint64_t), 0, w->err);
-    if (rc)
-        return rc;
-    const uint64_t *ids = w->s->neighbors.data;
-    rc = ae_list_reader_fetch(&w->s->reader, p->t, p->positions, p->total, w->s->neighbors.data, w->s->task,
-                              w->err);
-    for (uint64_t at = 0; !rc && at < p->total; at += CHUNK) {
-        if ((rc = ae_sample_check(w->s, w->err)) != AETHER_OK)
-            break;
-        const uint64_t n = chunk_size(p, at / CHUNK);
-        for (uint64_t i = 0; i < n; i++)
-            ae_idmap_prefetch(&p->budget->map, ids[at + i]);
-        add_chunk(p, ids + at, n);
-    }
-    return rc;
-}
-
 static int spread_relation(const work *w, uint32_t relation) {
+    static const ae_stream stages = {ask_entries, fetch_entries, add_shares};
     const ae_relation *r = &w->s->relations[relation];
     const ae_nodes *from = &w->s->nodes[r->from];
     spread p = {.t = r->topology,
@@ -250,7 +222,13 @@ static int spread_relation(const work *w, uint32_t relation) {
         rc = reserve_budget(p.budget, p.total, w->s->nodes[r->to].num_ids, w->s->task, w->err);
     if (rc)
         return rc;
-    return ae_list_reader_pays(p.t) ? run_together(w, &p) : run_spread_chunks(w, &p);
+    if (ae_list_reader_pays(p.t)) { /* ids that are slow to reach are read at once */
+        rc = ae_scratch_reserve(&w->s->neighbors, p.total * sizeof(uint64_t), 0, w->err);
+        p.ids = w->s->neighbors.data;
+        if (!rc)
+            rc = ae_list_reader_fetch(&w->s->reader, p.t, p.positions, p.total, p.ids, w->s->task, w->err);
+    }
+    return rc ? rc : ae_stream_run(&stages, p.total, &p, w->s->task, w->err);
 }
 
 /* ---- draw ---- */

@@ -13,6 +13,7 @@
 #define AE_SAMPLE_STREAM_H
 
 #include "core/task.h"
+#include "topology/topology.h"
 
 #define AE_STREAM_CHUNK 128 /* ids: two chunks of their lines and of their map slots fit the L1 cache */
 
@@ -43,5 +44,9 @@ ae_stream_run(const ae_stream *stages, uint64_t total, void *ctx, aether_task *t
     }
     return AETHER_OK;
 }
+
+/* Fetch the ids at n positions, of lists that are quick to reach, to an array of ids of 4 or 8 bytes. */
+int ae_stream_ids(const aether_topology *t, const uint64_t *positions, uint64_t n, void *out,
+                  uint32_t id_bytes, aether_task *task, aether_error *err);
 
 #endif
