@@ -93,56 +93,29 @@ INLINE int put_cols(const aether_sampler *s, const ae_relation *r, uint32_t byte
     return rc;
 }
 
-/* Return how many edges there are from `at` on up to `end`, at most `most`. */
-static uint64_t some(uint64_t at, uint64_t end, uint64_t most) {
-    return end - at < most ? end - at : most;
-}
-
-/* Write the ids of the edges from `from` on. */
-INLINE int put_found(const aether_sampler *s, const ae_relation *r, uint64_t from, uint32_t bytes,
-                     void *restrict edge, aether_error *err) {
-    const aether_topology *t = r->topology;
-    const uint64_t *positions = r->positions.data;
-    uint64_t ids[BLOCK], n;
-    for (uint64_t at = from, done = 0; at < r->num_edges; at += n, done += n) {
-        n = some(at, r->num_edges, BLOCK);
-        if (done % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
-            return cancelled(err);
-        int rc = t->ops->edge_ids(t, positions + at, n, ids, err);
-        if (rc)
-            return rc;
-        for (uint64_t i = 0; i < n; i++)
-            put_id(edge, bytes, at + i, ids[i]);
-    }
-    return AETHER_OK;
-}
-
-/* Write the ids of the edges from `from` on, of lists elsewhere, which are asked for all at once. */
-static int put_asked(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t *edge,
-                     aether_error *err) {
-    const uint64_t *positions = r->positions.data;
-    if (from == r->num_edges)
-        return AETHER_OK;
-    if (ae_task_cancelled(s->task))
-        return cancelled(err);
-    return r->topology->ops->edge_ids(r->topology, positions + from, r->num_edges - from, edge + from, err);
-}
-
+/* Write the ids of the edges: those that stand in `positions`, and those that the topology finds there. Lists
+ * elsewhere are asked for all at once. */
 INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
                      aether_error *err) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
     const uint64_t known = t->edge_ids_are_positions ? r->num_edges : r->num_known;
-    uint64_t n;
-    for (uint64_t at = 0; at < known; at += n) {
-        n = some(at, known, AE_TASK_ITEMS);
-        if (ae_task_cancelled(s->task))
+    const bool at_once = t->is_far && bytes == 8;
+    uint64_t ids[BLOCK];
+    EACH_STRETCH(known)
+    for (uint64_t i = at; i < end; i++)
+        put_id(edge, bytes, i, positions[i]);
+    for (uint64_t at = known, end; at < r->num_edges; at = end) {
+        end = at_once ? r->num_edges : ae_min_u64(at + BLOCK, r->num_edges);
+        if ((at - known) % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
             return cancelled(err);
-        for (uint64_t i = 0; i < n; i++)
-            put_id(edge, bytes, at + i, positions[at + i]);
+        int rc = t->ops->edge_ids(t, positions + at, end - at, at_once ? (uint64_t *)edge + at : ids, err);
+        if (rc)
+            return rc;
+        for (uint64_t i = at; !at_once && i < end; i++)
+            put_id(edge, bytes, i, ids[i - at]);
     }
-    return t->is_far && bytes == 8 ? put_asked(s, r, known, edge, err)
-                                   : put_found(s, r, known, bytes, edge, err);
+    return AETHER_OK;
 }
 
 INLINE int put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch,
@@ -174,15 +147,11 @@ static int check_count(const char *what, uint64_t count, uint64_t have, aether_e
                         what, have);
 }
 
-static int check_arrays(const aether_sample_arrays *arrays, aether_error *err) {
-    return ae_options_check(arrays, sizeof *arrays, "aether_sample_arrays", err);
-}
-
 /* int32 is checked against both counts: a sample may have more slots than the graph has nodes,
  * because a node may be in many disjoint trees and every repeated seed has its own slot. */
 int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, const aether_sample_arrays *arrays,
                                aether_error *err) {
-    int rc = check_arrays(arrays, err);
+    int rc = ae_options_check(arrays, sizeof *arrays, "aether_sample_arrays", err);
     if (rc)
         return rc;
     if (type >= s->num_types)
@@ -200,7 +169,7 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, const aet
 
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, const aether_sample_arrays *arrays,
                                aether_error *err) {
-    int rc = check_arrays(arrays, err);
+    int rc = ae_options_check(arrays, sizeof *arrays, "aether_sample_arrays", err);
     if (rc)
         return rc;
     if (relation >= s->num_relations)

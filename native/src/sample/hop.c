@@ -229,7 +229,8 @@ int ae_hop_begin(aether_sampler *s, const ae_sample_plan *plan, uint32_t hop, ui
                     .count = from->end - from->begin,
                     .slot = r->num_expanded,
                     .first_edge = r->num_edges,
-                    .in_time = s->has_bounds && ae_times_given(&r->times)};
+                    .in_time = s->has_bounds && ae_times_given(&r->times),
+                    .with_edge_ids = r->topology->ops->fetch_edges && r->num_known == r->num_edges};
     int rc = plan->layered ? add_layer(r, err) : AETHER_OK;
     if (!rc && out->fanout && out->count) {
         rc = reserve_frontier(out, err);
@@ -325,19 +326,13 @@ static void add_trees(edge_stream *e, uint64_t edge, uint64_t n, uint64_t *ids) 
                        &e->node);
 }
 
-/* Return whether fetching the hop's ids puts edge ids in the place of positions: where the topology has both
- * together, and all edges before this hop have theirs. */
-static bool fetches_edges(const ae_hop *h) {
-    return h->r->topology->ops->fetch_edges && h->r->num_known == h->first_edge;
-}
-
 static inline int fetch_edges(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
     edge_stream *e = ctx;
     const ae_hop *h = e->h;
     const aether_topology *t = h->r->topology;
     const uint64_t edge = e->begin + at;
     uint64_t *positions = ae_hop_positions(h) + edge, *keys = e->ids ? e->ids + edge : ids;
-    int rc = fetches_edges(h) ? t->ops->fetch_edges(t, positions, n, keys, err)
+    int rc = h->with_edge_ids ? t->ops->fetch_edges(t, positions, n, keys, err)
                               : t->ops->fetch(t, positions, n, keys, err);
     if (rc)
         return rc;
@@ -465,7 +460,7 @@ int ae_hop_run(const ae_hop *h, aether_error *err) {
         rc = run_parallel(h, err);
     else
         rc = run_in_chunks(h, err);
-    if (!rc && fetches_edges(h))
+    if (!rc && h->with_edge_ids)
         h->r->num_known += h->num_edges;
     return rc;
 }

@@ -39,8 +39,9 @@ typedef struct ae_hop {
     ae_list *wholes;
     ae_exclusions *exclusions;
     uint64_t *drawable;
-    bool in_time;                                              /* lists are cut to what a tree may see */
-    bool located;                                              /* all lists are there before they are cut */
+    bool in_time;       /* lists are cut to what a tree may see */
+    bool located;       /* all lists are there before they are cut */
+    bool with_edge_ids; /* fetching puts edge ids in the place of positions, as in all hops before this */
     enum { AE_HOP_LISTS, AE_HOP_DRAWS, AE_HOP_PLANNED } stage; /* what rounds do next */
 } ae_hop;
 
