@@ -18,8 +18,6 @@ typedef struct walk {
     ae_exclusions exclusions; /* excluded positions in the rest of the list at work */
     uint64_t tree;            /* tree of the list at work, shifted to its bits in a key; 0 unless disjoint */
     const ae_idmap *map;      /* id map of the far ends */
-    uint64_t positions[BLOCK];
-    uint64_t ids[BLOCK];
     aether_error *err;
 } walk;
 
@@ -39,35 +37,37 @@ static bool skip_if_excluded(walk *w, uint64_t position) {
     return true;
 }
 
-static void keep_sampled(walk *w, uint64_t n) {
+/* Keep of n entries from position `at` on those whose ids were sampled. */
+static void keep_sampled(walk *w, uint64_t at, uint64_t *ids, uint64_t n) {
     ae_relation *r = w->r;
     uint64_t *positions = r->positions.data;
     uint32_t *rows = r->rows.data;
     for (uint64_t i = 0; i < n; i++)
-        ae_idmap_prefetch(w->map, w->ids[i] |= w->tree);
+        ae_idmap_prefetch(w->map, ids[i] |= w->tree);
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t local = ae_idmap_find(w->map, w->ids[i]);
-        positions[r->num_edges] = w->positions[i];
+        uint32_t local = ae_idmap_find(w->map, ids[i]);
+        positions[r->num_edges] = at + i;
         rows[r->num_edges] = local;
-        r->num_edges += !skip_if_excluded(w, w->positions[i]) && local != AE_IDMAP_ABSENT;
+        r->num_edges += !skip_if_excluded(w, at + i) && local != AE_IDMAP_ABSENT;
     }
 }
 
 static int walk_list(const aether_sampler *s, walk *w, ae_list list) {
     const aether_topology *t = w->r->topology;
+    uint64_t positions[BLOCK], ids[BLOCK];
     for (uint64_t at = 0; at < list.degree; at += BLOCK) {
-        uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
+        const uint64_t n = list.degree - at < BLOCK ? list.degree - at : BLOCK;
         for (uint64_t i = 0; i < n; i++)
-            w->positions[i] = list.start + at + i;
-        t->ops->prefetch(t, w->positions, n);
+            positions[i] = list.start + at + i;
+        t->ops->prefetch(t, positions, n);
         int rc = at / BLOCK % LOOK == LOOK - 1 ? ae_sample_check(s, w->err) : AETHER_OK;
         if (!rc)
             rc = reserve_induced(w, n);
         if (!rc)
-            rc = t->ops->fetch(t, w->positions, n, w->ids, w->err);
+            rc = t->ops->fetch(t, positions, n, ids, w->err);
         if (rc)
             return rc;
-        keep_sampled(w, n);
+        keep_sampled(w, list.start + at, ids, n);
     }
     return AETHER_OK;
 }
@@ -81,7 +81,7 @@ static void enter_list(const aether_sampler *s, walk *w, uint64_t key, ae_list l
  * keeps the edges within the tree of the node, at times that the tree may see. */
 static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, uint64_t n, uint64_t *first) {
     const aether_topology *t = w->r->topology;
-    uint64_t nodes[BLOCK] = {0}, starts = 0;
+    uint64_t nodes[BLOCK] = {0}, first_entries[BLOCK], starts = 0;
     ae_list lists[BLOCK];
     for (uint64_t i = 0; i < n; i++)
         nodes[i] = ae_key_node(s, keys[i]);
@@ -94,8 +94,8 @@ static int walk_nodes(const aether_sampler *s, walk *w, const uint64_t *keys, ui
         return rc;
     for (uint64_t i = 0; i < n; i++)
         if (lists[i].degree)
-            w->positions[starts++] = lists[i].start;
-    t->ops->prefetch(t, w->positions, starts);
+            first_entries[starts++] = lists[i].start;
+    t->ops->prefetch(t, first_entries, starts);
     for (uint64_t i = 0; !rc && i < n; i++) {
         first[i] = w->r->num_edges;
         enter_list(s, w, keys[i], lists[i]);
@@ -135,11 +135,7 @@ static int keep_read(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint6
             rc = reserve_induced(w, some);
         if (rc)
             return rc;
-        for (uint64_t j = 0; j < some; j++) {
-            w->positions[j] = at + i + j;
-            w->ids[j] = ids[i + j];
-        }
-        keep_sampled(w, some);
+        keep_sampled(w, at + i, ids + i, some);
     }
     return AETHER_OK;
 }
