@@ -272,6 +272,7 @@ class NativeLive:
             lent_base.edge_id_bytes = base.edge_ids.dtype.itemsize
         if base.times is not None:
             lent_base.times = ffi.cast("const int64_t *", address_of(base.times))
+            lent_base.times_of = lib.AETHER_TIMES_OF_NODES * base.by_source
         if base.weights is not None:
             lent_base.weights = ffi.cast("const float *", address_of(base.weights))
         code = lib.aether_live_set_base(

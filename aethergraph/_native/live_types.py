@@ -68,6 +68,7 @@ class LiveBase(NamedTuple):
     last_time: int | None  # no time is after it; None: not known
     sums: NativeSums | None = None  # of the weights of long lists; None: not made
     is_near: bool = True  # False: lists stay in a file that is larger than memory
+    by_source: bool = False  # True: times are those of sources, by node
 
 
 class LiveCommit(NamedTuple):

@@ -12,6 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.edge_types import EdgeKind
+from aethergraph.dynamic.node_times import NODE_TIME
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, MissingNameError
@@ -27,6 +28,7 @@ __all__ = [
     "NodesOfSource",
     "SnapshotRows",
     "edge_table",
+    "live_node_values",
     "live_values",
     "node_table",
 ]
@@ -334,6 +336,16 @@ def edge_table(store: LiveStore, kind: EdgeKind) -> LiveAttributes:
 
     table = LiveTable(lambda now: now.kinds[kind.name].attrs, lambda now: now.take_edges(kind))
     return LiveAttributes("edge", store, table, begin)
+
+
+def live_node_values(store: LiveStore, name: str) -> dict[str, RowSource]:
+    """Return the times of the nodes of a type, if they have any, by name."""
+    if name not in store.node_times:
+        return {}
+    table = LiveTable(
+        lambda now: {NODE_TIME: now.node_times[name].rows}, lambda now: now.take_nodes(name)
+    )
+    return {NODE_TIME: LiveRows(NODE_TIME, store, table)}
 
 
 def live_values(store: LiveStore, kind: EdgeKind) -> dict[str, RowSource]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, shown
-from aethergraph.dynamic.forms import EDGE_ID, EdgeForm, RowForm
+from aethergraph.dynamic.forms import EDGE_ID, EdgeForm, RowForm, time_dtype
 from aethergraph.dynamic.places import PlacedRows, find_places
 from aethergraph.errors import (
     CorruptFileError,
@@ -91,12 +91,8 @@ class Base:
         )
         self.fingerprint = self.graph.fingerprint
         check_fingerprint(self.graph, fingerprint)
-        for name in self.graph.node_types:
-            if self.graph.node_parts(name).node_time is not None:
-                raise UnsupportedError(
-                    f"{self.path} has times of nodes, which live graphs do not keep: give its "
-                    "edges times (edge_time) in their place"
-                )
+        #: Unit of the times of nodes, by the node types that have times; None: plain numbers.
+        self.node_time = self._find_node_time()
         parts = [self.graph.edge_parts(name) for name in self.graph.edge_types]
         self._ends = [part.num_edges for part in parts] if ends is None else ends
         if len(self._ends) != len(parts):
@@ -108,6 +104,20 @@ class Base:
             BaseEdges(self.graph, self.path, own_ids, number, part, end, keep_places)
             for number, (part, end) in enumerate(zip(parts, self._ends, strict=True))
         ]
+
+    def _find_node_time(self) -> dict[str, str | None]:
+        units = {}
+        for name in self.graph.node_types:
+            parts = self.graph.node_parts(name)
+            if parts.node_time is None:
+                continue
+            if parts.node_time.dtype != np.int64:
+                raise UnsupportedError(
+                    f"{self.path} has node_time of dtype {parts.node_time.dtype}: live graphs keep "
+                    "int64; convert the file"
+                )
+            units[name] = parts.time_unit
+        return units
 
     def to_json(self) -> dict[str, Any]:
         """Describe the base for another process, which opens it by :meth:`from_json`."""
@@ -125,13 +135,30 @@ class Base:
     def __reduce__(self) -> tuple[Any, ...]:
         return Base.from_json, (self.to_json(),)
 
-    def check_forms(self, num_nodes: Iterable[int], forms: Iterable[EdgeForm]) -> None:
+    def check_forms(
+        self,
+        num_nodes: Iterable[int],
+        forms: Iterable[EdgeForm],
+        node_time: Iterable[str | None],
+    ) -> None:
         """Raise unless the file has what a live graph of these forms has of nodes and edges.
+
+        Args:
+            num_nodes: numbers of nodes by type.
+            forms: forms of the edges by type.
+            node_time: dtypes of the times of nodes by type; None: they have none.
 
         Raises:
             CorruptFileError: it is another graph's base; names what differs.
         """
-        pairs = [("nodes by type", self.num_nodes, list(num_nodes))]
+        has_time = [
+            time_dtype(self.node_time[name]) if name in self.node_time else None
+            for name in self.graph.node_types
+        ]
+        pairs: list[tuple[str, Any, Any]] = [
+            ("nodes by type", self.num_nodes, list(num_nodes)),
+            ("times of nodes by type", has_time, list(node_time)),
+        ]
         for edges, form in zip(self.edges, forms, strict=True):
             pairs.append((f"edges of type {edges.number}", *edges.compare(form)))
         for name, has, needs in pairs:
@@ -154,6 +181,10 @@ class Base:
     def node_rows(self, place: int) -> dict[str, RowSource]:
         """Return the attributes of the node type with number ``place``."""
         return dict(self.graph[self.graph.node_types[place]].attrs)
+
+    def node_times(self, place: int) -> RowSource | None:
+        """Return the times of the nodes of the type with number ``place``, if they have any."""
+        return self.graph[self.graph.node_types[place]].node_values.get("node_time")
 
 
 class BaseEdges:
@@ -215,9 +246,10 @@ class BaseEdges:
             if name != EDGE_ID
         }
         has_time = parts.edge_time is not None
-        if has_time and order == "id":
+        if order == "id" and (has_time or self._source_times is not None):
+            noun = "edge times" if has_time else "times of nodes"
             raise InvalidArgumentError(
-                f"{self._path} has edge times: its lists are by time, order='time'"
+                f"{self._path} has {noun}: its lists are by time, order='time'"
             )
         return EdgeForm(
             parts.layout, order, has_time, parts.time_unit if has_time else None,
@@ -268,14 +300,40 @@ class BaseEdges:
                 if progress is not None:
                     progress(int(nodes[-1]) + 1, topology.num_major)
 
-    def lists(self, layout: Literal["csc", "csr"]) -> native.LiveBase:
-        """Return the lists for the native live graph."""
+    def check_by_source(self, progress: native.Progress | None = None) -> None:
+        """Raise unless lists of in-edges are in the order of their sources' times, if these count.
+
+        Raises:
+            InvalidArgumentError: names the first list that is not.
+        """
+        parts = self._parts
+        if self._source_times is None or parts.edge_time is not None or parts.csc is None:
+            return
+        topology = parts.csc.topology
+        relation = native.NativeRelation(topology, times=self._source_times, node_times=True)
+        try:
+            native.run_long(relation.check_times, progress, 8 * topology.num_edges)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"{self._path}: the in-edges of node {error.position} are not sorted by the times "
+                "of their sources: build the graph with these times (node_time=), which sorts",
+                position=error.position,
+            ) from None
+
+    @property
+    def _source_times(self) -> NDArray[Any] | None:
+        """Times of the nodes that these edges come from."""
+        return self._graph.node_parts(self._graph.edge_types[self.number][0]).node_time
+
+    def lists(self, layout: Literal["csc", "csr"], *, by_source: bool = False) -> native.LiveBase:
+        """Return the lists for the native live graph; ``by_source``: they are by times of nodes."""
         parts = self._parts
         lists = parts.csc if layout == "csc" else parts.csr
         assert lists is not None
         return native.LiveBase(
-            lists.topology, self.edge_ids, parts.edge_time, parts.edge_weight, self.last_time,
-            self._sums.get(layout), is_near=self._graph.paging is None,
+            lists.topology, self.edge_ids, self._source_times if by_source else parts.edge_time,
+            parts.edge_weight, self.last_time, self._sums.get(layout),
+            is_near=self._graph.paging is None, by_source=by_source,
         )  # fmt: skip
 
     def sum_weights(self, layout: Literal["csc", "csr"]) -> None:
@@ -288,8 +346,10 @@ class BaseEdges:
     @property
     def last_time(self) -> int | None:
         """Time that no edge is after; None if there are no times. Set from what is known."""
-        if self._last_time is None and self._parts.edge_time is not None and self.num_edges:
-            self._last_time = int(self._parts.edge_time.max())
+        if self._last_time is None and self.num_edges:
+            times = self._parts.edge_time
+            times = self._source_times if times is None else times
+            self._last_time = None if times is None else int(times.max())
         return self._last_time
 
     @last_time.setter

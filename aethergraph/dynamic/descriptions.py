@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from aethergraph._checks.options import is_name, shown
-from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.forms import EdgeForm, read_time_dtype, time_dtype
 from aethergraph.dynamic.watermarks import WATERMARK
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.described import Fields, is_count, is_integer
 from aethergraph.storage.meta import KEY_TYPES
 
-__all__ = ["check_current", "check_description"]
+__all__ = ["NODE_TIME", "check_current", "check_description"]
 
+#: Name of the times of nodes, in graphs and in what describes them.
+NODE_TIME = "node_time"
 _MOST_NODES = 1 << 32  # numbers of nodes are below
 
 
@@ -27,6 +30,14 @@ def _is_text(value: Any) -> bool:
 
 def _is_time(value: Any) -> bool:
     return value is None or is_integer(value)
+
+
+def _is_time_dtype(value: Any) -> bool:
+    """Return whether a value is a dtype of times, as it is written."""
+    try:
+        return bool(time_dtype(read_time_dtype(value, NODE_TIME)) == value)
+    except InvalidArgumentError:
+        return False
 
 
 def _is_kind(value: Any) -> bool:
@@ -88,6 +99,8 @@ def check_description(fields: Fields) -> None:
     fields.count("max_nodes", _MOST_NODES, default=None)
     keys = fields.table("ids", lambda value: value in KEY_TYPES, {})
     fields.require(set(keys) <= set(nodes), f"ids = {shown(keys)} names other node types")
+    times = fields.table(NODE_TIME, _is_time_dtype, {})
+    fields.require(set(times) <= set(nodes), f"{NODE_TIME} = {shown(times)} names other node types")
 
 
 def check_current(fields: Fields, description: Mapping[str, Any]) -> None:

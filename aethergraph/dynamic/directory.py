@@ -37,7 +37,7 @@ from typing import Any, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._checks.regular import open_descriptor
-from aethergraph.dynamic.descriptions import check_current, check_description
+from aethergraph.dynamic.descriptions import NODE_TIME, check_current, check_description
 from aethergraph.dynamic.file_sizes import bytes_before_zeros, sizes_of
 from aethergraph.errors import (
     AetherError,
@@ -58,8 +58,8 @@ __all__ = ["LiveDirectory", "commits"]
 T = TypeVar("T")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-#: Of graphs with keys; of others 1, which builds before that read.
-_VERSION = 2
+#: Of graphs with times of nodes; of others 2 with keys, or 1, which builds before that read.
+_VERSION = 3
 #: What an attempt to make a graph may have left.
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
@@ -207,7 +207,9 @@ class LiveDirectory:
             description: what the graph is.
             base: what ``CURRENT`` says of its base, if it has one.
         """
-        version = _VERSION if "ids" in description else 1
+        version = 2 if "ids" in description else 1
+        if NODE_TIME in description:
+            version = _VERSION
         full_description = {"version": version, "uuid": uuid.uuid4().hex, **description}
         self.write_json("CURRENT", {"lsn": 0, "base": None, **base})
         self.write_json("graph.json", full_description)
@@ -318,6 +320,7 @@ class LiveDirectory:
             "path": str(self.path),
             "num_nodes": current.get("nodes", description["num_nodes"]),
             "edge_types": [{"name": name, **form} for name, form in description["edge_types"]],
+            NODE_TIME: description.get(NODE_TIME, {}),
             "base": base,
             "base_lsn": current["lsn"],
             "base_bytes": sum(size.st_size for size in sizes_of(bases)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from aethergraph.dynamic.base_graph import Base, BaseEdges
 from aethergraph.dynamic.edge_ends import EndsById
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME
 
 __all__ = ["EdgeKind", "EdgeType", "make_kinds", "rows_room", "set_bases"]
 
@@ -22,17 +23,29 @@ _MOST_BYTES = 1 << 42
 
 
 class EdgeKind:
-    """Edge type of a live graph: its number, its form, and the rows by edge id."""
+    """Edge type of a live graph: its number, its form, and the rows by edge id.
+
+    Args:
+        name: the edge type.
+        number: its number.
+        form: what is kept of its edges.
+        node_times: node types that have times.
+        descriptors: files of rows by name, of another process.
+        base: edges that there are already.
+    """
 
     def __init__(
         self,
         name: EdgeType,
         number: int,
         form: EdgeForm,
+        node_times: Collection[str],
         descriptors: Mapping[str, int] | None = None,
         base: BaseEdges | None = None,
     ) -> None:
         self.name, self.number, self.form, self.base = name, number, form, base
+        #: True: lists of in-edges are in the order of the times of their sources.
+        self.by_source = name[0] in node_times and not form.has_time and form.layout != "csr"
         fds = descriptors or {}
 
         def edge_rows(key: str, row_shape: tuple[int, ...], dtype_name: str) -> GrowingRows:
@@ -52,18 +65,35 @@ class EdgeKind:
         #: Ends by edge id, for those who ask by it.
         self.ends = EndsById()
         #: True: an edge is nothing but its ends.
-        self.is_plain = not (self.attrs or self.values)
+        self.is_plain = not (self.attrs or self.values or self.by_source)
 
     @property
     def rows(self) -> dict[str, GrowingRows]:
         """All rows by edge id, by name."""
         return {**self.values, **self.attrs}
 
+    @property
+    def columns(self) -> int:
+        """Columns of the native lists."""
+        has_time = self.form.has_time or self.by_source
+        return native.LIVE_TIMES * has_time | native.LIVE_WEIGHTS * self.form.has_weight
 
-def make_kinds(edges: Mapping[EdgeType, EdgeForm], base: Base | None) -> dict[EdgeType, EdgeKind]:
+    @property
+    def sorted_by(self) -> frozenset[tuple[str, str]]:
+        """Lists that are in the order of times, and of which, as :class:`EdgeParts` has them."""
+        if self.form.has_time:
+            return BY_EDGE_TIME
+        return BY_SOURCE_TIME if self.by_source else frozenset()
+
+
+def make_kinds(
+    edges: Mapping[EdgeType, EdgeForm], base: Base | None, node_times: Collection[str]
+) -> dict[EdgeType, EdgeKind]:
     """Return the edge types by name, with rows that begin with those of a base, if there is one."""
     return {
-        name: EdgeKind(name, number, form, base=None if base is None else base.edges[number])
+        name: EdgeKind(
+            name, number, form, node_times, base=None if base is None else base.edges[number]
+        )
         for number, (name, form) in enumerate(edges.items())
     }
 
@@ -79,7 +109,7 @@ def set_bases(
         below = base.edges[kind.number]
         for layout in layouts if below.num_edges else ():
             if kind.form.layout in (layout, "both"):
-                live.set_base(kind.number, layout, below.lists(layout))
+                live.set_base(kind.number, layout, below.lists(layout, by_source=kind.by_source))
     live.base_file = base
 
 

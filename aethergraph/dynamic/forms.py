@@ -15,7 +15,7 @@ from aethergraph._checks.times import unit_of
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import Layout
 
-__all__ = ["EDGE_ID", "EdgeForm", "RowForm"]
+__all__ = ["EDGE_ID", "EdgeForm", "RowForm", "read_time_dtype", "time_dtype"]
 
 #: Name of the ids of edges in a static copy, where edges were deleted.
 EDGE_ID = "edge_id"
@@ -70,7 +70,7 @@ class EdgeForm:
         order = as_choice(order, ("id", "time"), "order")
         unit = None
         if edge_time is not None:
-            unit = _read_time(edge_time)
+            unit = read_time_dtype(edge_time, "edge_time")
             if order == "id":
                 raise InvalidArgumentError(
                     "edge_time= with order='id': lists that are sorted by id cannot be read up to "
@@ -148,14 +148,7 @@ class EdgeForm:
 
     @property
     def _time_dtype(self) -> str | None:
-        if not self.has_time:
-            return None
-        return "int64" if self.time_unit is None else f"datetime64[{self.time_unit}]"
-
-    @property
-    def columns(self) -> int:
-        """Columns of the native lists."""
-        return native.LIVE_TIMES * self.has_time | native.LIVE_WEIGHTS * self.has_weight
+        return time_dtype(self.time_unit) if self.has_time else None
 
 
 def _is_dtype(value: Any, dtype: Any) -> bool:
@@ -171,16 +164,25 @@ def _read_id_bytes(edge_id_bytes: Any) -> int:
     return int(edge_id_bytes)
 
 
-def _read_time(edge_time: Any) -> str | None:
-    """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
+def time_dtype(unit: str | None) -> str:
+    """Return the dtype of times of a unit; None: plain numbers."""
+    return "int64" if unit is None else f"datetime64[{unit}]"
+
+
+def read_time_dtype(value: Any, name: str) -> str | None:
+    """Return the unit of the times that an option asks for; None for plain numbers.
+
+    Raises:
+        InvalidArgumentError: it is no dtype of times.
+    """
     try:
-        dtype = np.dtype(edge_time)
+        dtype = np.dtype(value)
     except Exception:  # numpy raises many kinds
         dtype = np.dtype(object)
     unit = unit_of(dtype)
     if dtype != np.int64 and unit is None:
         raise InvalidArgumentError(
-            f"edge_time = {shown(edge_time)} is neither 'int64' nor a datetime64 with a unit, such "
+            f"{name} = {shown(value)} is neither 'int64' nor a datetime64 with a unit, such "
             "as 'datetime64[us]'"
         )
     return unit

@@ -12,26 +12,36 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_flag
 from aethergraph._tracepoints import made
-from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
+from aethergraph.dynamic.attrs import (
+    LiveAttributes,
+    edge_table,
+    live_node_values,
+    live_values,
+    node_table,
+)
 from aethergraph.dynamic.base_graph import Base
+from aethergraph.dynamic.copying import copied
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
-from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
+from aethergraph.dynamic.forms import EdgeForm, read_time_dtype
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
+from aethergraph.dynamic.node_times import (
+    check_node_time,
+    check_same_node_time,
+    node_time_from_json,
+)
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.questions import Questions
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureTable
-from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.base import StoredGraph
-from aethergraph.graph.foreign import as_graph
 from aethergraph.graph.graph import Graph
-from aethergraph.graph.parts import BY_EDGE_TIME, GraphParts
+from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging
@@ -80,6 +90,10 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         edge_time: ``"int64"`` or ``"datetime64[unit]"``: edges have times; with ``order="time"``.
         edge_weight: ``"float32"``: edges have weights, to draw by.
         edge_attrs: attributes of edges by name: ``(shape of a row, dtype)``.
+        node_time: ``"int64"`` or ``"datetime64[unit]"``: nodes have times; with ``order="time"``.
+            The graph begins without nodes, and :meth:`add_nodes` brings them with theirs, which
+            stay. Lists of in-edges are in the order of the times of their nodes, unless edges have
+            times of their own.
         edge_id_bytes: 8, or 4: an edge takes a third less memory, and is inserted faster, but after
             2^32 - 1 edges, deleted ones included, no more can be inserted.
         max_snapshot_age: seconds after which a snapshot expires when memory is needed: the arena is
@@ -110,6 +124,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        node_time: DTypeLike | None = None,
         edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
@@ -118,11 +133,13 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         arena_memory: MemorySource | None = None,
     ) -> None:
         form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
+        units = _new_node_time(node_time, as_count(num_vertices, "num_vertices"), form)
         self._set_store(
             _make_store(
                 num_vertices,
                 arena_mb,
                 form,
+                units,
                 max_snapshot_age,
                 max_nodes,
                 huge_pages,
@@ -148,6 +165,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        node_time: DTypeLike | None = None,
         edge_id_bytes: Literal[4, 8] | None = None,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
@@ -183,9 +201,9 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
                 the last two.
             interval_ms: milliseconds from a change to its place on disk, of ``"batch"``.
             base: graph file that a new graph begins with, with all it has of nodes and edges: its
-                weights (float32), times (int64) and attributes. Edges keep their ids, and edges
-                that are inserted get those behind. The file stays where it is, and must stay as
-                it is. ``order="id"`` needs sorted lists without parallel edges.
+                weights (float32), times of edges and nodes (int64) and attributes. Edges keep
+                their ids, and edges that are inserted get those behind. The file stays where it is,
+                and must stay as it is. ``order="id"`` needs sorted lists without parallel edges.
             storage: where the lists of the base live, also of one that :meth:`merge` has written;
                 see :meth:`Graph.load`.
             memory_budget: of ``storage="uring"``, as in :meth:`Graph.load`.
@@ -194,6 +212,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
             edge_time: as ``layout``.
             edge_weight: as ``layout``.
             edge_attrs: as ``layout``.
+            node_time: as ``layout``.
             edge_id_bytes: as in the constructor; it may change from time to time. Of a graph that
                 is there, None is what it was made with.
             max_snapshot_age: as in the constructor.
@@ -220,9 +239,12 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
             description: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
         ) -> tuple[LiveStore, dict[str, Any]]:
             options = (layout, order, edge_time, edge_weight, edge_attrs)
+            times = None if node_time is None else {"node": node_time}
             if description is None and below is not None:
                 form = _form_over(below, order, progress)
                 form.check_given(*options)
+                units = dict(zip(("node",), below.node_time.values(), strict=False))
+                check_same_node_time(times, units, {"node"})
                 if edge_id_bytes is not None:
                     form = form.with_edge_id_bytes(edge_id_bytes)
                 (nodes,) = below.num_nodes
@@ -231,7 +253,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
                         f"num_vertices = {num_vertices}, but {below.path} has {nodes} nodes: leave "
                         "it out; add_nodes() adds more"
                     )
-                description = describe({"node": nodes}, {_KIND: form}, max_nodes)
+                description = describe({"node": nodes}, {_KIND: form}, max_nodes, units)
             elif description is None:
                 nodes = 0 if num_vertices is None else as_count(num_vertices, "num_vertices")
                 if num_vertices is None and ids is None:
@@ -244,7 +266,8 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
                     *options[2:],
                     8 if edge_id_bytes is None else edge_id_bytes,
                 )  # fmt: skip
-                description = describe({"node": nodes}, {_KIND: form}, max_nodes)
+                units = _new_node_time(node_time, nodes, form)
+                description = describe({"node": nodes}, {_KIND: form}, max_nodes, units)
             else:
                 if list(description["num_nodes"]) != ["node"]:
                     raise InvalidArgumentError(
@@ -254,14 +277,16 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
                 form = EdgeForm.from_json(description["edge_types"][0][1])
                 check_same_count(num_vertices, description["num_nodes"]["node"], "num_vertices")
                 check_same_count(max_nodes, description["max_nodes"], "max_nodes")
+                units = node_time_from_json(description)
+                check_same_node_time(times, units, {"node"})
                 if any(value is not None for value in options):
                     form.check_given(*options)
                 if edge_id_bytes is not None:
                     form = form.with_edge_id_bytes(edge_id_bytes)
             nodes = (counts or description["num_nodes"])["node"]
             return _make_store(
-                nodes, arena_mb, form, max_snapshot_age, description["max_nodes"], huge_pages,
-                mlock, below, arena_memory,
+                nodes, arena_mb, form, units, max_snapshot_age, description["max_nodes"],
+                huge_pages, mlock, below, arena_memory,
             ), description  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
@@ -338,42 +363,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
             InvalidArgumentError: times that are floats, or what the constructor refuses; or times,
                 which ``order="id"`` does not keep.
         """
-        graph = as_graph(graph)
-        values = graph.edge_values
-        times, weights = (values.get(name) for name in ("edge_time", "edge_weight"))
-        unit = graph.time_unit
-        options.setdefault("layout", graph.layout)
-        options.setdefault("order", getattr(graph, "order", "time"))
-        graph = graph.pinned()
-        if times is not None:
-            if options["order"] == "id":
-                raise InvalidArgumentError(
-                    "the edges of the graph have times, which order='id' does not keep: leave it "
-                    "out, or copy a graph without them"
-                )
-            options["edge_time"] = "int64" if unit is None else f"datetime64[{unit}]"
-        if weights is not None:
-            options["edge_weight"] = "float32"
-        attrs = {name: rows for name, rows in graph.edge_attrs.items() if name != EDGE_ID}
-        options["edge_attrs"] = {n: (a.row_shape, a.dtype_name) for n, a in attrs.items()}
-        if arena_mb is None:
-            size = (16 + 8 * (times is not None) + 4 * (weights is not None)) * graph.num_edges
-            arena_mb = max(64, min(32 << 10, (4 * (1 + (graph.layout == "both")) * size) >> 20))
-        self = cls(graph.num_nodes, arena_mb, **options)
-        if isinstance(graph, EdgeQueries):
-            src, dst, ids = graph.edge_list()
-        else:
-            src, dst = graph.edge_index()
-            ids = np.arange(len(src))
-        self.insert_edges(
-            src, dst,
-            time=None if times is None else times.gather(ids),
-            weight=None if weights is None else weights.gather(ids),
-            edge_attrs={name: rows.gather(ids) for name, rows in attrs.items()},
-        )  # fmt: skip
-        for name, rows in graph.node_attrs.items():
-            self.node_attrs[name] = rows
-        return self
+        return copied(cls, graph, arena_mb, options)
 
     # ---- edges -------------------------------------------------------------------------------
 
@@ -560,13 +550,13 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of the edges' times, such as ``"us"``; None for plain numbers and without times."""
-        return self._kind.form.time_unit
+        """Unit of the times of edges and nodes, such as ``"us"``; None for plain numbers."""
+        return self._store.time_unit
 
     @property
     def sorted_by(self) -> set[tuple[str, str]]:
-        """All lists and ``"edge_time"``, if edges have times: lists are sorted by them."""
-        return set(BY_EDGE_TIME) if self._kind.form.has_time else set()
+        """Lists that are in the order of times, and the name of these: ``("csc", "node_time")``."""
+        return set(self._kind.sorted_by)
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""
@@ -622,8 +612,13 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
 
     @property
     def node_time(self) -> None:
-        """None: live graphs have times of edges only."""
+        """None: times of nodes are rows of ``node_values``, and an array in ``to_graph()``."""
         return None
+
+    @property
+    def node_values(self) -> Mapping[str, RowSource]:
+        """``node_time``, if nodes have times, as rows to gather from."""
+        return live_node_values(self._store, "node")
 
     @property
     def edge_attrs(self) -> LiveAttributes:
@@ -654,6 +649,7 @@ def _make_store(
     num_vertices: Any,
     arena_mb: Any,
     form: EdgeForm,
+    node_time: Mapping[str, str | None],
     max_snapshot_age: Any,
     max_nodes: Any,
     huge_pages: Any,
@@ -665,7 +661,7 @@ def _make_store(
     return LiveStore.make(
         {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
         max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory,
-        base=base,
+        base=base, node_time=node_time,
     )  # fmt: skip
 
 
@@ -678,7 +674,15 @@ def _form_over(base: Base, order: Any, progress: native.Progress | None) -> Edge
     form = base.edges[0].form("time" if order is None else order)
     if order == "id":
         base.edges[0].check_sorted(progress)
+    base.edges[0].check_by_source(progress)
     return form
+
+
+def _new_node_time(node_time: Any, num_nodes: int, form: EdgeForm) -> dict[str, str | None]:
+    """Return the unit of the times of nodes that a new graph is to have."""
+    units = {} if node_time is None else {"node": read_time_dtype(node_time, "node_time")}
+    check_node_time(units, {"node": num_nodes}, {_KIND: form})
+    return units
 
 
 def _wrap(store: LiveStore, follow: bool = False) -> DynamicGraph:

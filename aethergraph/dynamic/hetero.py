@@ -20,7 +20,7 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph._tracepoints import made
-from aethergraph.dynamic.attrs import edge_table, live_values, node_table
+from aethergraph.dynamic.attrs import edge_table, live_node_values, live_values, node_table
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
@@ -30,11 +30,17 @@ from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import IdsByType, LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
+from aethergraph.dynamic.node_times import (
+    check_node_time,
+    check_same_node_time,
+    node_time_from_json,
+    read_node_time,
+)
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, MissingNameError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
-from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, NodeParts
+from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import Layout, MemorySource, RowSource
@@ -55,6 +61,11 @@ class LiveNodes(NodeView):
     def attrs(self) -> Any:
         """Attributes by name, rows as of the last commit; ``attrs["x"] = rows`` begins one."""
         return node_table(self._graph.store, self.name)
+
+    @property
+    def node_values(self) -> Mapping[str, RowSource]:
+        """``node_time``, if the nodes have times, as rows to gather from."""
+        return live_node_values(self._graph.store, self.name)
 
     def add(self, count: int, **attrs: ArrayLike) -> Ids:
         """Add nodes; see :meth:`DynamicGraph.add_nodes`."""
@@ -82,8 +93,8 @@ class LiveEdges(EdgeView):
 
     @property
     def sorted_by(self) -> set[tuple[str, str]]:
-        """All lists and ``"edge_time"``, if edges have times: lists are sorted by them."""
-        return set(BY_EDGE_TIME) if self._kind.form.has_time else set()
+        """Lists that are in the order of times, and the name of these: ``("csc", "node_time")``."""
+        return set(self._kind.sorted_by)
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""
@@ -148,6 +159,8 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         arena_mb: MiB of memory for the edges of all types together.
         layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes: of every edge type, as in
             :class:`DynamicGraph`.
+        node_time: dtype of the times of nodes, by the node types that have times, which begin
+            without nodes; as in :class:`DynamicGraph`.
         max_snapshot_age, max_nodes, huge_pages, mlock, arena_memory: as in :class:`DynamicGraph`.
     """
 
@@ -162,6 +175,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        node_time: Mapping[str, DTypeLike] | None = None,
         edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
@@ -173,11 +187,13 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
             edge_weight=edge_weight, edge_attrs=edge_attrs, edge_id_bytes=edge_id_bytes,
         )  # fmt: skip
+        units = read_node_time(node_time, nodes)
+        check_node_time(units, nodes, forms)
         self._set_store(
             LiveStore.make(
                 nodes, forms, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
                 max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
-                arena_memory=arena_memory,
+                arena_memory=arena_memory, node_time=units,
             )
         )  # fmt: skip
 
@@ -199,6 +215,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         edge_time: DTypeLike | None = None,
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
+        node_time: Mapping[str, DTypeLike] | None = None,
         edge_id_bytes: Literal[4, 8] = 8,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
@@ -228,6 +245,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                     raise InvalidArgumentError(
                         "num_nodes and edge_types are those of the base: leave them out"
                     )
+                check_same_node_time(node_time, below.node_time, below.graph.num_nodes)
                 description = _describe_over(
                     below, "time" if order is None else order, max_nodes, progress
                 )
@@ -245,9 +263,14 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                 nodes, forms = _read_types(
                     num_nodes, edge_types, **options, edge_id_bytes=edge_id_bytes
                 )
-                description = describe(nodes, forms, max_nodes)
+                units = read_node_time(node_time, nodes)
+                check_node_time(units, nodes, forms)
+                description = describe(nodes, forms, max_nodes, units)
             else:
                 _check_same(description, num_nodes, edge_types, max_nodes, every)
+                check_same_node_time(
+                    node_time, node_time_from_json(description), description["num_nodes"]
+                )
             forms = {
                 (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
                 for kind, form in description["edge_types"]
@@ -256,6 +279,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                 counts or description["num_nodes"], forms, arena_mb=arena_mb,
                 max_snapshot_age=max_snapshot_age, max_nodes=description["max_nodes"],
                 huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory, base=below,
+                node_time=node_time_from_json(description),
             ), description  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
@@ -401,12 +425,13 @@ def _describe_over(
         forms[name] = edges.form(order)
         if order == "id":
             edges.check_sorted(progress)
+        edges.check_by_source(progress)
     if not forms:
         raise InvalidArgumentError(
             f"{base.path} has no edge types: a live graph has at least one. Give the file one, "
             "which may be without edges"
         )
-    return describe(base.graph.num_nodes, forms, max_nodes)
+    return describe(base.graph.num_nodes, forms, max_nodes, base.node_time)
 
 
 def _read_types(

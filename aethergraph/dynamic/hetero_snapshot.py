@@ -20,6 +20,7 @@ from aethergraph.dynamic.snapshot import (
     commit_before,
     edge_rows,
     fill_edges,
+    moments,
     snapshot_values,
     take_commit,
 )
@@ -195,7 +196,12 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
                 if name == "edge_weight":
                     weights[kind] = values
                 else:
-                    times[kind] = values if unit is None else values.view(f"datetime64[{unit}]")
+                    times[kind] = moments(values, unit)
+        node_time = {
+            name: moments(rows.gather(np.arange(part.num_nodes)), part.time_unit)
+            for name, part in self._nodes.items()
+            if (rows := part.times_elsewhere) is not None
+        }
         if len(orders) > 1 or len(layouts) > 1:
             raise UnsupportedError(
                 f"a static graph has lists of one kind, this one has {sorted(orders)} and "
@@ -207,6 +213,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             self.num_nodes,
             edge_weight=weights,
             edge_time=times,
+            node_time=node_time,
             edge_attrs={
                 kind: edge_rows(
                     self._edges[kind], edge_list[2], self._end_edge_ids(kind), self.renumbers_edges

@@ -10,6 +10,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import LogReader, collect_values
+from aethergraph.dynamic.node_times import node_time_from_json
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
@@ -184,6 +185,7 @@ class History:
             current.get("nodes") or description["num_nodes"], forms, arena_mb=self._arena_mb,
             max_snapshot_age=None, max_nodes=description["max_nodes"], huge_pages=True, mlock=False,
             base=open_base_of(directory, current, self._how),
+            node_time=node_time_from_json(description),
         )  # fmt: skip
         store.uuid = directory.uuid.hex()
         restore_keys(store, directory, current, description.get("ids", {}), None)

@@ -24,7 +24,7 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 if TYPE_CHECKING:
     from aethergraph.dynamic.edge_types import EdgeKind
 
-__all__ = ["as_rows", "one_id", "read_rows", "read_times", "read_weights"]
+__all__ = ["as_rows", "in_unit", "one_id", "read_rows", "read_times", "read_weights"]
 
 Ids = NDArray[np.int64]
 
@@ -50,12 +50,29 @@ def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None
         return None
     if time is None:
         raise InvalidArgumentError("this live graph keeps times: give time=, one for each edge")
-    times, unit = as_times(time, count, "time", "the number of edges")
+    return in_unit(time, count, kind.form.time_unit, "the number of edges", "edge_time")
+
+
+def in_unit(
+    time: ArrayLike, count: int, graph_unit: str | None, count_name: str, option: str
+) -> Ids:
+    """Return times of a graph, int64 [count] in its unit.
+
+    Args:
+        time: the times.
+        count: how many there are to be.
+        graph_unit: the unit; None: they are plain numbers.
+        count_name: what ``count`` is, for messages.
+        option: the option that the graph has them by.
+
+    Raises:
+        InvalidArgumentError: they are no such times; names the first at fault.
+    """
+    times, unit = as_times(time, count, "time", count_name)
     if not count:  # numpy takes an empty list for floats
         return np.empty(0, np.int64)
     if times.dtype != np.int64:
         raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
-    graph_unit = kind.form.time_unit
     if graph_unit is not None and unit is None:
         reject_first(
             lambda some: some == np.iinfo(np.int64).min, times, "time",
@@ -64,7 +81,7 @@ def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None
     if unit is not None and graph_unit is None:
         raise InvalidArgumentError(
             f"time is in {unit!r}, but the graph's times are plain numbers: create it with "
-            f"edge_time='datetime64[{unit}]'"
+            f"{option}='datetime64[{unit}]'"
         )
     if unit is not None and graph_unit is not None and unit != graph_unit:
         times, wrong = convert_times(times, unit, graph_unit)

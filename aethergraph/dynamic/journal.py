@@ -29,6 +29,12 @@ from aethergraph.dynamic.edge_types import EdgeKind, rows_room
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.merge import MEMORY, write_base
+from aethergraph.dynamic.node_times import (
+    NODE_TIME,
+    make_node_times,
+    node_time_from_json,
+    node_time_to_json,
+)
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import WATERMARK
@@ -145,7 +151,7 @@ class LogReader:
         elif kind == _ROWS_END:
             del store.node_rows[header.text("type")][header.text("name")]
         else:
-            table = store.node_rows[header.text("type")][header.text("name")]
+            table = store.stored_node_rows()[header.text("type")][header.text("name")]
             if kind == _NODE_ROWS:
                 _put_rows(table, header, content, at)
             elif kind == _CHANGED_ROWS:
@@ -173,8 +179,14 @@ class LogReader:
             store.offsets[place[0], place[1]] = following
         types = store.base.graph.node_types
         for number, (name, own_name) in enumerate(zip(store.node_rows, types, strict=True)):
+            origin = {"file": self.base, "type": own_name}
             for attr, rows in store.base.node_rows(number).items():
-                self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
+                self._begin(name, attr, rows, {**origin, "attr": attr})
+            times = store.base.node_times(number)
+            if times is not None:
+                unit = store.node_times[name].unit
+                store.node_times[name] = make_node_times(unit, store.max_nodes, times)
+                store.node_times[name].rows.origin = origin
 
 
 class Journal(LogReader):
@@ -249,7 +261,7 @@ class Journal(LogReader):
                 ]
                 for name, attr in table.items()
             }
-            for kind, table in store.node_rows.items()
+            for kind, table in store.stored_node_rows().items()
         }  # fmt: skip
         edges = [
             [list(name), kind.form.to_json(), {key: attr.file for key, attr in kind.rows.items()}]
@@ -272,6 +284,9 @@ class Journal(LogReader):
                 "base": None if base is None else base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
                 "ids": ids, "watermark": store.watermark.file,
+                NODE_TIME: node_time_to_json(
+                    {name: times.unit for name, times in store.node_times.items()}
+                ),
             }
         )  # fmt: skip
 
@@ -606,9 +621,10 @@ def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStor
         if origin is None:
             return None
         file = directory.path / origin["file"]
-        if "attr" not in origin:
+        if "type" not in origin:
             return FeatureTable.load(file)
-        return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
+        nodes = HeteroGraph.load(file)[origin["type"]]
+        return nodes.attrs[origin["attr"]] if "attr" in origin else nodes.node_values[NODE_TIME]
 
     def row_form(shape: Any, dtype: str, room: Any) -> tuple[tuple[int, ...], str, int]:
         proper = isinstance(shape, list) and all(map(is_count, shape)) and is_count(room)
@@ -638,6 +654,7 @@ def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStor
         },
         watermark=address.get("watermark"),
         memory_name=address.get("memory", ""), uuid=directory.uuid.hex(), writer=owner,
+        node_time=node_time_from_json(address),
     )  # fmt: skip
 
 

@@ -107,6 +107,11 @@ class _Plan:
             first = self._add_edges(owner, kind, edge)
             if attrs:
                 arrays += self._edge_rows(owner, edge, first)
+        for owner, node in enumerate(parts.nodes.values()):
+            if node.times_elsewhere is not None:
+                times = NodeRows(node.times_elsewhere, room)
+                self._add(native.SECTION_NODE_TIME, owner, _I64, times)
+        timed: list[NodeParts | EdgeParts] = [*parts.nodes.values(), *(e for _, e in parts.edges)]
         self.meta = FileMeta(
             tuple(NodeType(name, node.num_nodes) for name, node in parts.nodes.items()),
             tuple(
@@ -117,7 +122,7 @@ class _Plan:
                 for kind, edge in parts.edges
             ),
             tuple(meta for meta, _ in arrays),
-            next((e.time_unit for _, e in parts.edges if e.time_unit is not None), None),
+            next((p.time_unit for p in timed if p.time_unit is not None), None),
             time_zone=parts.time_zone,
             beside=beside,
             commit=commit,

@@ -17,6 +17,7 @@ from aethergraph.dynamic.edge_types import EdgeType
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.node_times import NODE_TIME, node_time_to_json
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import AetherError, FileChangedError, InvalidArgumentError
 from aethergraph.ids import IdMap
@@ -121,13 +122,15 @@ def open_store(
 
 
 def describe(
-    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None
-) -> dict[str, Any]:
+    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None,
+    node_time: Mapping[str, str | None],
+) -> dict[str, Any]:  # fmt: skip
     """Return the description that a directory keeps of its graph."""
     return {
         "num_nodes": dict(num_nodes),
         "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
         "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
+        **({NODE_TIME: node_time_to_json(node_time)} if node_time else {}),
     }
 
 
@@ -223,9 +226,11 @@ def open_base_of(
     )  # fmt: skip
     description = directory.description()
     names = current.get("nodes", description["num_nodes"])
+    times = description.get(NODE_TIME, {})
     base.check_forms(
-        names.values(), [EdgeForm.from_json(form) for _, form in description["edge_types"]]
-    )
+        names.values(), [EdgeForm.from_json(form) for _, form in description["edge_types"]],
+        [times.get(name) for name in names],
+    )  # fmt: skip
     for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
         edges.last_time = last
     return base

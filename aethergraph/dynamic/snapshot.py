@@ -25,7 +25,7 @@ from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.lists import Lists
-from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, GraphParts, NodeParts
+from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
 
@@ -37,6 +37,7 @@ __all__ = [
     "as_store",
     "commit_before",
     "edge_rows",
+    "moments",
     "snapshot_values",
     "fill_edges",
 ]
@@ -48,13 +49,14 @@ V = TypeVar("V")
 
 
 class NodeTables:
-    """Attributes of a node type as they are when a snapshot is taken; its rows are made later."""
+    """Rows of a node type as they are when a snapshot is taken; those of snapshots come later."""
 
-    __slots__ = ("_growing", "_sources")
+    __slots__ = ("_growing", "_sources", "_times")
 
     def __init__(self, store: LiveStore, name: str) -> None:
         # copies are made in one step: another thread may begin an attribute
         self._growing, self._sources = store.node_rows[name].copy(), store.node_sources[name].copy()
+        self._times = store.node_times.get(name)
 
     def fill(self, parts: NodeParts, snapshot: native.NativeSnapshot) -> None:
         """Give ``parts`` the attributes as of the commit of a snapshot."""
@@ -65,6 +67,9 @@ class NodeTables:
         for key, source in self._sources.items():  # these know no commits
             rows[key] = NodesOfSource(source, lambda: count)
         parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
+        if self._times is not None:
+            parts.times_elsewhere = SnapshotRows(self._times.rows, count, snapshot)
+            parts.time_unit = self._times.unit
 
 
 class PartsByType(Mapping[K, V]):
@@ -114,9 +119,9 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
         "a live graph, and its directory, keeps the layout that it was made with: make another "
         "one with layout='both'"
     )
-    parts.time_unit = kind.form.time_unit
     if kind.form.has_time:
-        parts.sorted_by.update(BY_EDGE_TIME)
+        parts.time_unit = kind.form.time_unit
+    parts.sorted_by.update(kind.sorted_by)
     return parts
 
 
@@ -139,6 +144,11 @@ def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str
     if renumbers or len(ids) != end:
         rows[EDGE_ID] = ids
     return rows
+
+
+def moments(times: NDArray[Any], unit: str | None) -> NDArray[Any]:
+    """Return times as datetimes, if they have a unit."""
+    return times if unit is None else times.view(f"datetime64[{unit}]")
 
 
 def as_store(rows: RowSource, ids: Ids) -> FeatureTable:
@@ -472,18 +482,19 @@ class Snapshot(OneCommit, StoredGraph):
         parts = self._live()
         src, dst, ids = self.edge_list()
         values = {n: rows.gather(ids) for n, rows in self.edge_values.items()}
-        times = values.get("edge_time")
-        if times is not None and self.time_unit is not None:
-            times = times.view(f"datetime64[{self.time_unit}]")
+        nodes = np.arange(self._num_nodes)
+        values |= {n: rows.gather(nodes) for n, rows in self.node_values.items()}
+        for name in values.keys() & {"edge_time", "node_time"}:
+            values[name] = moments(values[name], self.time_unit)
         graph = Graph.from_edges(
-            self._num_nodes, src, dst,
-            edge_weight=values.get("edge_weight"), edge_time=times,
+            self._num_nodes, src, dst, edge_weight=values.get("edge_weight"),
+            edge_time=values.get("edge_time"), node_time=values.get("node_time"),
             edge_attrs=edge_rows(parts, ids, self._end_edge_ids, self.renumbers_edges),
             layout=parts.layout if layout is None else layout,
             keep_order=not self.renumbers_edges, sort_neighbors=self._kind.form.order == "id",
         )  # fmt: skip
         for name, rows in parts.node_attrs.items():
-            graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
+            graph.node_attrs[name] = as_store(rows, nodes)
         return graph
 
     def _check_own_layout(self, layout: Any) -> None:

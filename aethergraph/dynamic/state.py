@@ -29,6 +29,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.node_times import NODE_TIME, NodeTimes, make_node_times
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.turns import Turn
@@ -133,6 +134,7 @@ class LiveState:
         flags: ``native.LIVE_*``.
         memory: where edges are stored; None: in shared memory.
         base: graph file that the graph begins with; None: it begins without edges.
+        node_time: units of the times of nodes, by the node types that have times.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class LiveState:
         flags: int = 0,
         memory: MemorySource | None = None,
         base: Base | None = None,
+        node_time: Mapping[str, str | None],
     ) -> None:
         #: Base that rows by edge id began with.
         self.rows_base = base
@@ -154,7 +157,11 @@ class LiveState:
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
         #: Rows of nodes that change by themselves, by node type and attribute.
         self.node_sources: dict[str, dict[str, RowSource]] = {name: {} for name in num_nodes}
-        self.kinds = make_kinds(edges, base)
+        #: Times of nodes, by the node types that have times.
+        self.node_times = {
+            name: make_node_times(unit, self.max_nodes) for name, unit in node_time.items()
+        }
+        self.kinds = make_kinds(edges, base, self.node_times)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
         self._memory = (arena_bytes, age, flags, memory)
         lists = self.make_lists(base, num_nodes)
@@ -170,7 +177,7 @@ class LiveState:
                 num_nodes[name[0]], num_nodes[name[2]], self.max_nodes, self.max_nodes,
                 kind.form.layout,
                 native.ORDER_ID if kind.form.order == "id" else native.ORDER_TIME,
-                kind.form.columns, kind.form.edge_id_bytes,
+                kind.columns, kind.form.edge_id_bytes,
                 base_edges=0 if below is None else below.num_edges,
                 base_edge_ids=0 if below is None else below.end,
             )
@@ -197,6 +204,7 @@ class LiveState:
         mlock: Any,
         arena_memory: Any = None,
         base: Base | None = None,
+        node_time: Mapping[str, str | None],
     ) -> Own:
         """Make a store of a user's options, which are checked.
 
@@ -230,7 +238,7 @@ class LiveState:
             )
         return cls(
             num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
-            max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base,
+            max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base, node_time=node_time,
         )  # fmt: skip
 
     def _set(
@@ -293,7 +301,7 @@ class LiveState:
                 name: (attr.row_shape, attr.dtype_name, attr.room, attr.base, attr.file)
                 for name, attr in table.items()
             }
-            for kind, table in self.node_rows.items()
+            for kind, table in self.stored_node_rows().items()
         }
         edges = {
             name: (kind.form, {key: attr.file for key, attr in kind.rows.items()})
@@ -309,7 +317,8 @@ class LiveState:
         bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
         details = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
-        return _attach, (type(self), *where, rows, edges, *bases, *details, self.writer)
+        units = {name: times.unit for name, times in self.node_times.items()}
+        return _attach, (type(self), *where, rows, edges, *bases, *details, self.writer, units)
 
     @classmethod
     def attached(
@@ -328,6 +337,7 @@ class LiveState:
         memory_name: str = "",
         uuid: str | None = None,
         writer: Owner | None = None,
+        node_time: Mapping[str, str | None] | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -336,7 +346,8 @@ class LiveState:
             lists: its files of the native live graph. If a merge has put others in their place
                 since, those that the directory names.
             num_nodes: nodes by type that the graph began with.
-            rows: by node type and attribute the shape of a row, dtype, room, base and file.
+            rows: by node type and attribute the shape of a row, dtype, room, base and file; times
+                of nodes, too.
             edges: by edge type what is kept, and the files of rows by name.
             rows_base: graph file that rows by edge id begin with, opened by this process.
             base: graph file that the lists are over, as :meth:`Base.to_json` describes it.
@@ -347,6 +358,7 @@ class LiveState:
             memory_name: its :attr:`memory_name`.
             uuid: its :attr:`uuid`.
             writer: its :attr:`writer`.
+            node_time: units of the times of nodes, by the node types that have times.
         """
         self = cls.__new__(cls)
         try:
@@ -357,19 +369,27 @@ class LiveState:
             live, below = _published_lists(path, memory_name)
         self.rows_base, self.path = rows_base, path
         self.max_nodes, self.first_nodes = MOST_NODES, num_nodes
+        units = node_time or {}
         self.node_rows = {
             kind: {
-                name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
+                name: GrowingRows(
+                    *form, fd=open_descriptors(owner, [fd])[0],
+                    can_change=kind not in units or name != NODE_TIME,
+                )
                 for name, (*form, fd) in table.items()
             }
             for kind, table in rows.items()
+        }  # fmt: skip
+        self.node_times = {
+            name: NodeTimes(self.node_rows[name].pop(NODE_TIME), unit)
+            for name, unit in units.items()
         }
         self.node_sources = {kind: dict((sources or {}).get(kind, {})) for kind in rows}
         self.kinds = {}
         for number, (name, (form, fds)) in enumerate(edges.items()):
             opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
             first = None if rows_base is None else rows_base.edges[number]
-            self.kinds[name] = EdgeKind(name, number, form, opened, first)
+            self.kinds[name] = EdgeKind(name, number, form, self.node_times, opened, first)
         set_bases(live, self.kinds, below)
         self._set(
             live, is_writer=False,
@@ -526,10 +546,20 @@ class LiveState:
         """Drop the references to log and lists; the log is closed."""
         self.journal = self._native = None
 
+    def stored_node_rows(self) -> dict[str, dict[str, GrowingRows]]:
+        """Return all rows by node type and name: attributes, and times of nodes."""
+        return {
+            name: {**table, NODE_TIME: self.node_times[name].rows}
+            if name in self.node_times
+            else table
+            for name, table in self.node_rows.items()
+        }
+
     @property
     def time_unit(self) -> str | None:
-        """Unit of the times of edges; None for plain numbers and without times."""
+        """Unit of the times of edges and nodes; None for plain numbers and without times."""
         units = [kind.form.time_unit for kind in self.kinds.values() if kind.form.has_time]
+        units += [times.unit for times in self.node_times.values()]
         return units[0] if units else None
 
     @property

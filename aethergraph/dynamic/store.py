@@ -32,6 +32,7 @@ from aethergraph._tracepoints import stage
 from aethergraph.dynamic.edge_types import EdgeKind, rows_room
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
 from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.node_times import NODE_TIME, RESERVED
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState
 from aethergraph.dynamic.transaction import Transaction, undoing
@@ -67,7 +68,7 @@ _KEPT_VERSIONS = 1 << 16
 def _is_quick(kind: EdgeKind, time: Any, weight: Any) -> bool:
     """Return True if the values of an edge are all that it has, and plainly right."""
     form = kind.form
-    if kind.attrs:
+    if kind.attrs or kind.by_source:
         return False
     if form.has_time:
         # -2^63 would be NaT among datetimes.
@@ -325,6 +326,9 @@ class LiveStore(LiveState):
         if times is not None:
             rows["edge_time"] = times
         with self.writing():
+            if kind.by_source:
+                name = kind.name[0]
+                times = self.node_times[name].of(source, self._count_now(name))
             if not rows and self._open is None:  # one native call is a commit of its own
                 self.live.drop_former(_LOOK_SECONDS)
                 with stage("commit"):
@@ -376,19 +380,16 @@ class LiveStore(LiveState):
                 "each node has a key: graph.ids.add(keys) adds nodes, of a typed graph "
                 f"graph.ids[{node_type!r}].add(keys)"
             )
-        return self._add_nodes(node_type, as_count(count, "count"), attrs)
-
-    def _add_nodes(self, node_type: str, number: int, attrs: Mapping[str, ArrayLike]) -> Ids:
+        number = as_count(count, "count")
         if self.relation_of(node_type) is None:
             raise UnsupportedError(
                 f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
             )
         self.check_open()
-        tables = self.node_rows[node_type]
-        _check_given(tables, attrs, number)
-        rows = {
-            name: as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
-        }
+        return self._put_nodes(node_type, number, self._read_node_rows(node_type, attrs, number))
+
+    def _put_nodes(self, node_type: str, number: int, rows: Mapping[str, NDArray[Any]]) -> Ids:
+        """Add nodes with rows as they are stored; return their ids."""
         end = self._count_now(node_type) + number
         if end > self.max_nodes:  # before there is memory for their ids
             raise LimitError(
@@ -396,7 +397,7 @@ class LiveStore(LiveState):
             )
         ids = empty(number, np.int64, f"{number} ids")
         with self.writing(), self._changing() as opened:
-            begin = self._count_now(node_type)
+            begin, tables = self._count_now(node_type), self.stored_node_rows()[node_type]
             for name, values in rows.items():
                 tables[name].put(begin, values)
                 if self.journal is not None:
@@ -408,6 +409,21 @@ class LiveStore(LiveState):
             opened.added[node_type] += number
             ids[:1], ids[1:] = begin, 1
             return np.cumsum(ids, out=ids)
+
+    def _read_node_rows(
+        self, node_type: str, attrs: Mapping[str, ArrayLike], count: int
+    ) -> dict[str, NDArray[Any]]:
+        """Return the rows of ``count`` nodes by name, as they are stored."""
+        tables, times = self.node_rows[node_type], self.node_times.get(node_type)
+        _check_given(tables, attrs, count)
+        rows = {
+            name: as_rows(values, tables.get(name), name, count)
+            for name, values in attrs.items()
+            if times is None or name != "time"
+        }
+        if times is not None:
+            rows[NODE_TIME] = times.read(attrs.get("time"), count)
+        return rows
 
     def keys_of(self, node_type: str) -> GrowingKeys:
         """Return the keys of the nodes of a type.
@@ -437,14 +453,12 @@ class LiveStore(LiveState):
             node_type: type of the nodes.
             block: the keys.
             attrs: rows of each attribute, one per key; None: rows of new nodes are zeros.
+
+        Raises:
+            InvalidArgumentError: without ``attrs`` nodes are new that need times.
         """
         keys, tables = self.keys_of(node_type), self.node_rows[node_type]
-        if attrs is not None:
-            _check_given(tables, attrs, len(block))
-        rows = {
-            name: as_rows(values, tables.get(name), name, len(block))
-            for name, values in (attrs or {}).items()
-        }
+        rows = {} if attrs is None else self._read_node_rows(node_type, attrs, len(block))
         with self.writing(), self._changing() as opened:
             before, begin = keys.tiers, self._count_now(node_type)
             # First: Ctrl-C behind the change would leave keys in the index that no node has.
@@ -452,10 +466,15 @@ class LiveStore(LiveState):
             added = keys.add(block, begin)
             count = len(added.new)
             if count:
+                if attrs is None and node_type in self.node_times:
+                    raise InvalidArgumentError(
+                        f"{count} keys are those of no node yet, and nodes of type {node_type!r} "
+                        "have times: add them first, by add(keys, time=) of the graph's ids"
+                    )
                 first = {name: values[added.first] for name, values in rows.items()}
                 for name, table in tables.items():
                     first.setdefault(name, np.zeros((count, *table.row_shape), table.dtype))
-                self._add_nodes(node_type, count, first)
+                self._put_nodes(node_type, count, first)
                 if self.journal is not None:
                     self.journal.log_keys(node_type, begin, added.new)
             return added.ids, count
@@ -489,6 +508,10 @@ class LiveStore(LiveState):
         """
         nodes = as_ids(ids, "ids")
         tables, sources = self.node_rows[node_type], self.node_sources[node_type]
+        if "time" in attrs and node_type in self.node_times:
+            raise UnsupportedError(
+                "time: nodes keep the times that they were added with, which lists are sorted by"
+            )
         kept_attrs = {n: values for n, values in attrs.items() if n not in sources}
         rows = {
             n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in kept_attrs.items()
@@ -527,6 +550,11 @@ class LiveStore(LiveState):
             if self._open is not None:
                 raise InvalidArgumentError(
                     f"node_attrs[{name!r}]: attributes begin and end outside of transactions"
+                )
+            if node_type in self.node_times and name in RESERVED:
+                raise InvalidArgumentError(
+                    f"node_attrs[{name!r}]: nodes have times, which add_nodes(time=) gives and "
+                    f"node_values['{NODE_TIME}'] has; take another name"
                 )
             if value is None and is_name(name) and name in self.node_sources[node_type]:
                 del self.node_sources[node_type][name]

@@ -29,6 +29,8 @@ class NodeParts:
     #: Unit of ``node_time`` (of an edge type: of ``edge_time``); None if times are plain numbers.
     time_unit: str | None = field(default=None, kw_only=True)
     node_attrs: AttributeTable = field(init=False)
+    #: Times that are no array here, but rows by node.
+    times_elsewhere: RowSource | None = field(init=False, default=None)
     _node_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,8 +51,10 @@ class NodeParts:
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None
-    ) -> dict[str, FeatureTable]:
+    ) -> dict[str, RowSource]:
         """Return ``node_time``, if there is one, as a store to gather from."""
+        if self.times_elsewhere is not None:
+            return {"node_time": self.times_elsewhere}
         return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
 
 
@@ -151,9 +155,9 @@ def _value_stores(
     guard: native.FileGuard | None,
     paging: Paging | None,
     edges_of: native.NativeTopology | None = None,
-) -> dict[str, FeatureTable]:
+) -> dict[str, RowSource]:
     """Wrap mapped arrays as stores; ``paging``, if given, reads the gathered rows."""
-    stores = {}
+    stores: dict[str, RowSource] = {}
     for name, array in named.items():
         if array is not None:
             column = None if paging is None else paging.column_of(array, edges_of=edges_of)

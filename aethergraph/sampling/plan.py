@@ -34,6 +34,7 @@ from aethergraph.sampling.values import (
     read_weights,
     require_sorted,
     seed_bounds,
+    times_in_lists,
     topology_times,
     topology_weights,
 )
@@ -228,6 +229,9 @@ def make_plan(
         edges = schema.edges(lists.edge_type)
         drawn_by = None if weights is None else _find_weights(schema, lists, weights)
         seen_at = node_times.get(lists.far)
+        label = f"{lists.edge_type}: " if schema.is_typed else ""
+        if seen_at is not None and seen_at.rows is not None:
+            seen_at = times_in_lists(seen_at, edges, lists.layout, label)
         if seen_at is None and times is not None and by_edges:
             seen_at = find_edge_times(schema, lists, times.name)
         weighted, timed = weighted or drawn_by is not None, timed or seen_at is not None
@@ -238,7 +242,7 @@ def make_plan(
         if seen_at is not None and times is not None:
             dtypes.add(seen_at.array.dtype)
             if not is_sorted:
-                _check_sorted(schema, lists, times.name, relation)
+                _check_sorted(schema, lists, times.name, relation, label)
     if weights is not None and not weighted:
         tables = [schema.edge_rows(kind) for kind in schema.edge_types]
         raise _unknown(weights.option, weights.name, "edge", tables)
@@ -322,7 +326,7 @@ def _find_weights(schema: Schema, lists: TypedLists, weights: Weights) -> Values
 
 
 def _check_sorted(
-    schema: Schema, lists: TypedLists, name: str, relation: native.NativeRelation
+    schema: Schema, lists: TypedLists, name: str, relation: native.NativeRelation, label: str
 ) -> None:
     """Raise unless all lists are sorted by their times."""
     attrs: Rows
@@ -330,7 +334,6 @@ def _check_sorted(
         is_own, attrs = name == "node_time", schema.node_attrs(lists.far)
     else:
         is_own, attrs = name == "edge_time", schema.edge_attrs(lists.edge_type)
-    label = f"{lists.edge_type}: " if schema.is_typed else ""
     known_as = name if is_own and name not in attrs else None
     require_sorted(label, schema.edges(lists.edge_type), lists.layout, name, known_as, relation)
 

@@ -22,11 +22,13 @@ from aethergraph.storage.paging import Paging
 __all__ = [
     "Bounds",
     "Values",
+    "keeps_node_times",
     "make_relation",
     "read_times",
     "read_weights",
     "require_sorted",
     "seed_bounds",
+    "times_in_lists",
     "topology_times",
     "topology_weights",
 ]
@@ -44,6 +46,12 @@ class Values(NamedTuple):
     unit: str | None = None
     #: True: the topology keeps them itself, by edge, and ``array`` is empty.
     in_topology: bool = False
+    #: Times of nodes that the topology has for their edges; seeds look theirs up here.
+    rows: RowSource | None = None
+
+    def all(self) -> NDArray[Any]:
+        """Return all of them, also those that are elsewhere."""
+        return self.array if self.rows is None else all_rows(self.rows)
 
 
 class Bounds(NamedTuple):
@@ -65,6 +73,8 @@ def read_weights(rows: RowSource, label: str) -> Values:
 
 def read_times(rows: RowSource, name: str, label: str, *, of_nodes: bool) -> Values:
     """Return the times called ``name``, one for each row; ``label`` says in messages whose."""
+    if of_nodes and name == "node_time" and not isinstance(rows, FeatureTable):
+        return Values(np.empty(0, np.int64), None, of_nodes, rows=rows)
     array = _vector(rows, label)
     if rows.guard is None and array.dtype.kind == "f":  # those of a file are checked with its lists
         check_times(array, name)
@@ -108,8 +118,34 @@ def topology_times(
     """Return the times called ``name`` if the topology keeps them itself, else None."""
     if name != "edge_time" or name in attrs or edges.edge_time is not None:
         return None
-    has_times = edges.topology(layout).has_own_times
-    return Values(np.empty(0, np.int64), None, in_topology=True) if has_times else None
+    if not edges.topology(layout).has_own_times or keeps_node_times(edges, "csc"):
+        return None
+    return Values(np.empty(0, np.int64), None, in_topology=True)
+
+
+def keeps_node_times(edges: Adjacency, layout: Literal["csc", "csr"]) -> bool:
+    """Return True if the topology keeps the times of the nodes in its lists, by edge."""
+    is_sorted = (layout, "node_time") in edges.sorted_by
+    return is_sorted and edges.edge_time is None and edges.topology(layout).has_own_times
+
+
+def times_in_lists(
+    times: Values, edges: Adjacency, layout: Literal["csc", "csr"], label: str
+) -> Values:
+    """Return times of nodes that are elsewhere as lists are drawn by them.
+
+    Raises:
+        InvalidArgumentError: the lists change, and are in another order.
+    """
+    if keeps_node_times(edges, layout):
+        return times._replace(in_topology=True)
+    if edges.topology(layout).is_live:
+        way = "in" if layout == "csc" else "out"
+        raise InvalidArgumentError(
+            f"{label}the {way}-edges of this live graph are not sorted by 'node_time': in-edges "
+            "are (layout='csc' or 'both'), where edges have no times of their own (edge_time=)"
+        )
+    return Values(times.all(), None, of_nodes=True)
 
 
 def make_relation(
@@ -290,11 +326,11 @@ def _seed_times(
     if seed_time is None:
         if not times.of_nodes:
             raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
-        store = FeatureTable.from_mapped(times.array, times.guard)
+        store = times.rows or FeatureTable.from_mapped(times.array, times.guard)
         try:
             return store.gather(seeds)
         except OutOfRangeError as error:
-            raise name_id(error, "seeds", len(times.array)) from None
+            raise name_id(error, "seeds", store.num_rows) from None
     return as_seed_times(seed_time, len(seeds), name, times.unit, times.array.dtype)
 
 

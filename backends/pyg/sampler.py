@@ -619,7 +619,7 @@ class NeighborSampler(NeighborSamplerBase):
             nodes = {}
             for node_type, count in zip((kind[0], kind[2]), counts, strict=True):
                 times = plan.node_times.get(node_type)
-                by_time = None if times is None else NodesByTime(native.time_keys(times.array))
+                by_time = None if times is None else NodesByTime(native.time_keys(times.all()))
                 nodes[node_type] = NegativeNodes(count, by_time)
             edges = schema.edges(kind) if self._true_negatives else None
             links = NegativeLinks(nodes[kind[0]], nodes[kind[2]], edges)

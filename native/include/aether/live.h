@@ -114,7 +114,10 @@ typedef struct aether_live_base {
     /* All by the edge ids of `lists`: the edge id here, u32 or u64 (NULL: the same), time and weight. */
     const void *edge_ids;
     uint32_t edge_id_bytes;
-    uint32_t reserved; /* 0 */
+    /* AETHER_TIMES_OF_EDGES, or 0; _NODES: `times` are by source. Lists of in-edges are in the order of those
+     * of their neighbours. In lists of out-edges they order nothing, and are not read: inserted edges come
+     * last, and those of the base have the time INT64_MIN. */
+    uint32_t times_of;
     const int64_t *times;
     const float *weights;
     int64_t last_time; /* no time is after it; INT64_MAX: not known, so that inserting reads times */

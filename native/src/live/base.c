@@ -14,8 +14,8 @@ static int wrong_base(uint64_t value, const char *name, uint64_t expected, aethe
                        name, expected);
 }
 
-int ae_base_check(const aether_live_base *given, const aether_live_relation *relation, uint32_t layout,
-                  aether_error *err) {
+static int check(const aether_live_base *given, const aether_live_relation *relation, uint32_t layout,
+                 aether_error *err) {
     const aether_topology *t = given->lists;
     const bool csc = layout == AETHER_LIVE_CSC;
     const uint64_t major = csc ? relation->num_dst : relation->num_src;
@@ -39,6 +39,22 @@ int ae_base_check(const aether_live_base *given, const aether_live_relation *rel
         return ae_error_set(err, AETHER_E_INVALID, "the edges of base and relation must both have times");
     if (!given->weights != !(relation->columns & AETHER_LIVE_WEIGHTS))
         return ae_error_set(err, AETHER_E_INVALID, "the edges of base and relation must both have weights");
+    if (given->times_of > AETHER_TIMES_OF_NODES)
+        return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)given->times_of,
+                           "times_of of a base is %" PRIu32 ", not AETHER_TIMES_OF_EDGES or _NODES",
+                           given->times_of);
+    return AETHER_OK;
+}
+
+int ae_base_set(ae_base *b, const aether_live_base *given, const aether_live_relation *relation,
+                uint32_t layout, aether_error *err) {
+    const int rc = check(given, relation, layout, err);
+    if (rc)
+        return rc;
+    b->given = *given;
+    b->of_in_edges = layout == AETHER_LIVE_CSC;
+    if (given->times_of == AETHER_TIMES_OF_NODES && !b->of_in_edges)
+        b->given.last_time = INT64_MIN;
     return AETHER_OK;
 }
 
@@ -113,8 +129,28 @@ int ae_base_weights(const ae_base *b, const uint64_t *positions, uint64_t n, dou
     return read_values(b, false, positions, n, out, err);
 }
 
+/* Read times of the neighbours. */
+static int read_node_times(const ae_base *b, const uint64_t *positions, uint64_t n, int64_t *out,
+                           aether_error *err) {
+    uint64_t ids[SOME];
+    int rc = AETHER_OK;
+    for (uint64_t at = 0; !rc && at < n; at += SOME) {
+        const uint64_t some = n - at < SOME ? n - at : SOME;
+        rc = ae_base_ids(b, positions + at, some, ids, err);
+        for (uint64_t i = 0; !rc && i < some; i++)
+            out[at + i] = b->given.times[ids[i]];
+    }
+    return rc;
+}
+
 int ae_base_times(const ae_base *b, const uint64_t *positions, uint64_t n, int64_t *out, aether_error *err) {
-    return read_values(b, true, positions, n, out, err);
+    if (b->given.times_of != AETHER_TIMES_OF_NODES)
+        return read_values(b, true, positions, n, out, err);
+    if (b->of_in_edges)
+        return read_node_times(b, positions, n, out, err);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = INT64_MIN;
+    return AETHER_OK;
 }
 
 /* ---- copying ---- */

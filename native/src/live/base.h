@@ -15,7 +15,7 @@
  * short to be worth an extent are copied into leaves.
  *
  * Edges of the base have edge ids of their own, the number of their entry in most files; `edge_ids`
- * says which they have here. Times and weights are found by the base's ids.
+ * says which they have here. Times and weights are found by the base's ids, times of nodes by the neighbours.
  *
  * Caveats: the base is borrowed, by every process on its own, and never changes. Reading it may wait
  * for a disk and may fail.
@@ -28,12 +28,13 @@
 
 typedef struct ae_base {
     aether_live_base given;                   /* lists NULL: there is none */
+    bool of_in_edges;                         /* the lists are */
     _Atomic(const aether_weight_sums *) sums; /* of the weights of its lists; NULL: not known */
 } ae_base;
 
-/* Check that a base is the one that a relation was created over, in one of its layouts. */
-int ae_base_check(const aether_live_base *given, const aether_live_relation *relation, uint32_t layout,
-                  aether_error *err);
+/* Take a base, which must be the one that a relation was created over, in one of its layouts. */
+int ae_base_set(ae_base *b, const aether_live_base *given, const aether_live_relation *relation,
+                uint32_t layout, aether_error *err);
 
 static inline bool ae_base_is_there(const ae_base *b) {
     return b->given.lists != NULL;

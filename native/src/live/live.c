@@ -47,10 +47,9 @@ int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, con
                            "relation %" PRIu32 " does not store layout %" PRIu32, relation, layout);
     if (ae_base_is_there(&lists->base))
         return ae_error_set(err, AETHER_E_INVALID, "relation %" PRIu32 " has its base already", relation);
-    rc = ae_base_check(base, ae_control_relation(&g->graph.control, relation), layout, err);
+    rc = ae_base_set(&lists->base, base, ae_control_relation(&g->graph.control, relation), layout, err);
     if (rc)
         return rc;
-    lists->base.given = *base;
     g->graph.missing--;
     return AETHER_OK;
 }
