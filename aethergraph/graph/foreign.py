@@ -259,7 +259,8 @@ def _read_lists(source: Any) -> Lists:
 
 
 def _read_nodes(source: Any, parts: GraphParts) -> None:
-    """Read the times and attributes of nodes that ``source`` has."""
+    """Read the times and attributes of nodes that ``source`` has; of lists elsewhere their rows."""
+    parts.times_elsewhere = getattr(source, "node_values", {}).get("node_time")
     node_time = getattr(source, "node_time", None)
     if node_time is not None:
         unit = parts.time_unit

@@ -119,6 +119,10 @@ def _read_nodes(source: TypedGraphSource) -> dict[str, NodeParts]:
     counts = as_items(source.num_nodes, "num_nodes", "counts")
     nodes = {t: NodeParts(as_count(count, f"num_nodes[{t!r}]")) for t, count in counts}
     unit = unit_of_source(source)
+    for node_type, rows in getattr(source, "node_values", {}).items():
+        if rows:  # of lists elsewhere
+            part = nodes[node_type]
+            part.times_elsewhere, part.time_unit = rows["node_time"], unit
     for option in ("node_time", "node_attrs"):
         by_type = getattr(source, option, None)
         for node_type, values in () if by_type is None else as_items(by_type, option, "values"):

@@ -116,6 +116,8 @@ class _Facts(NamedTuple):
     time_unit: str | None
     time_zone: str | None
     time_attr: str | None
+    #: Times of nodes, by node type; of servers before they had some nothing.
+    node_values: dict[str, tuple[_Attr, ...]]
 
     @property
     def called(self) -> str:
@@ -131,6 +133,7 @@ class _Facts(NamedTuple):
             {str(kind): tuple(map(_Attr.of, attrs)) for kind, _, attrs in facts["nodes"]},
             tuple(map(_Relation.of, facts["edges"])), facts["time_unit"], facts["time_zone"],
             facts["time_attr"],
+            {str(k): tuple(map(_Attr.of, values)) for k, values in facts.get("node_values", [])},
         )  # fmt: skip
         ends = {
             end
@@ -140,6 +143,10 @@ class _Facts(NamedTuple):
         counts = description.nodes.values()
         if not ends <= set(description.nodes) or not all(0 <= count < 2**63 for count in counts):
             raise ValueError("nodes that contradict each other")
+        for kind, values in description.node_values.items():
+            for attr in values:
+                if attr.name != "node_time" or attr.shape != (description.nodes[kind],):
+                    raise ValueError("values that are none of nodes")
         if not description.typed and (len(description.nodes), len(description.relations)) != (1, 1):
             raise ValueError("one type with several")
         return description
@@ -153,7 +160,7 @@ class _Facts(NamedTuple):
         return f"commit {self.commit}, before {before.commit}"
 
 
-_NOTHING = _Facts("", "", 0, 0.0, True, {}, {}, (), None, None, None)
+_NOTHING = _Facts("", "", 0, 0.0, True, {}, {}, (), None, None, None, {})
 
 
 class _Asking:
@@ -340,6 +347,8 @@ class _LeasedEdges:
         self.edge_attrs = _rows(lease, relation.attrs)
         self.edge_values = _rows(lease, relation.values)
         self.sorted_by = relation.sorted_by
+        if layout == "csr":  # whose order times of sources are not
+            self.sorted_by = tuple(name for name in relation.sorted_by if name != "node_time")
 
 
 class LeasedLists(_LeasedEdges):
@@ -351,6 +360,7 @@ class LeasedLists(_LeasedEdges):
         super().__init__(url, layout, lease, relation)
         self._url, self._layout, self._lease = url, layout, lease
         self.node_attrs = _rows(lease, description.node_attrs[kind])
+        self.node_values = _rows(lease, description.node_values.get(kind, ()))
         #: Number of the commit in the log of the graph.
         self.lsn = description.commit
         self.time_unit = description.time_unit
@@ -381,6 +391,9 @@ class LeasedTypes:
         }
         self.node_attrs = {
             kind: _rows(lease, attrs) for kind, attrs in description.node_attrs.items()
+        }
+        self.node_values = {
+            kind: _rows(lease, values) for kind, values in description.node_values.items()
         }
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     SnapshotExpiredError,
 )
-from aethergraph.graph.parts import BY_EDGE_TIME
+from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.remote.commits import Commits, Taken, commits_of
 from aethergraph.remote.graph_tables import IdTable
@@ -121,6 +121,9 @@ class _Held:
             "nodes": [
                 [kind, counts[kind], self._add_rows(attrs)] for kind, attrs in nodes.items()
             ],
+            "node_values": [
+                [kind, self._add_rows(values)] for kind, values in _node_values(now).items()
+            ],
             "edges": [self._add_relation(kind, relation) for kind, relation in relations],
             "time_unit": now.time_unit, "time_zone": getattr(now, "time_zone", None),
             "time_attr": getattr(now, "time_attr", None),
@@ -138,18 +141,24 @@ class _Held:
         )
         lists = {layout: relation.topology(layout) for layout in layouts}
         end = max(topology.end_edge_ids for topology in lists.values())
+        by_source = relation.sorted_by >= BY_SOURCE_TIME
+        order = ["edge_time"] if relation.sorted_by >= BY_EDGE_TIME else ["node_time"] * by_source
         return {
             "type": list(kind), "edges": relation.num_edges, "end": end,
-            "sorted": ["edge_time"] if relation.sorted_by >= BY_EDGE_TIME else [],
+            "sorted": order,
             "attrs": self._add_rows(relation.edge_attrs),
             "values": self._add_rows(relation.edge_values),
-            "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
+            "lists": {
+                layout: self._add_lists(lists[layout], timed=layout == "csc" or not by_source)
+                for layout in layouts
+            },
         }  # fmt: skip
 
-    def _add_lists(self, topology: Any) -> dict[str, int]:
+    def _add_lists(self, topology: Any, *, timed: bool) -> dict[str, int]:
         if topology.num_major and not self._lists:  # all lists of a commit expire together
             self._lists.append(topology)
-        has_own = {"weights": topology.has_own_weights, "times": topology.has_own_times}
+        has_times = timed and topology.has_own_times
+        has_own = {"weights": topology.has_own_weights, "times": has_times}
         numbers = {}
         for name, question, dtype, width in _QUESTIONS:
             if has_own.get(name, True):
@@ -164,6 +173,13 @@ def _node_attrs(now: Any) -> dict[str, Mapping[str, RowSource]]:
     if isinstance(now, HomogeneousGraph):
         return {"node": now.node_attrs}
     return {kind: now[kind].attrs for kind in now.node_types}
+
+
+def _node_values(now: Any) -> dict[str, Mapping[str, RowSource]]:
+    """Return the times of nodes by node type, as rows by name."""
+    if isinstance(now, HomogeneousGraph):
+        return {"node": now.node_values}
+    return {kind: now[kind].node_values for kind in now.node_types}
 
 
 def _sources_of(nodes: dict[str, Mapping[str, RowSource]]) -> dict[tuple[str, str], int]:

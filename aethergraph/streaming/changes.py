@@ -486,6 +486,11 @@ class Target:
             if node_type in self._store.keys:
                 continue  # there is one for each key
             missing = last_id + 1 - self._count(node_type)
+            if missing > 0 and node_type in self._store.node_times:
+                raise InvalidArgumentError(
+                    f"node {last_id} of type {node_type!r} is not there yet, and records bring no "
+                    "times of nodes: add nodes with theirs before, add_nodes(count, time=)"
+                )
             if missing > 0:
                 rows = {
                     name: np.zeros((missing, *table.row_shape), table.dtype)

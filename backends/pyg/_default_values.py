@@ -10,6 +10,7 @@ from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
+from aethergraph.sampling.values import keeps_node_times
 
 __all__ = ["own_time_attr", "own_weight_attr"]
 
@@ -70,7 +71,7 @@ def _own_times(stores: Any, graph: Any) -> set[str]:
         keys += FeatureStore.from_graph(graph).tensor_keys()
         if not graph.is_typed:
             layout: Literal["csc", "csr"] = "csr" if graph.layout == "csr" else "csc"
-            if graph.topology(layout).has_own_times:
+            if graph.topology(layout).has_own_times and not keeps_node_times(graph, "csc"):
                 keys.append((EDGE_GROUP, "edge_time"))
     of_edges = {("edge_time", True), ("node_time", False)}
     return {name for group, name in keys if (name, isinstance(group, tuple)) in of_edges}

@@ -15,10 +15,16 @@ typedef struct run {
     held held[HELD];
     uint64_t state;
     bool open;
+    bool by_source; /* an edge has the time of its source */
 } run;
 
 static uint64_t below(run *r, uint64_t n) {
     return test_random(&r->state) % n;
+}
+
+/* Return the time of a source: some have the same. */
+static int64_t source_time(int64_t minor) {
+    return minor * 7919 % 5000;
 }
 
 /* Two hubs, the rest in the tail. */
@@ -42,6 +48,8 @@ static void insert(run *r, uint64_t most) {
         if (below(r, 8) == 0)
             minor[i] = (int64_t)below(r, 40); /* the same ones now and then */
         time[i] = ahead || below(r, 20) ? clock + (int64_t)i : (int64_t)below(r, (uint64_t)clock + 1);
+        if (r->by_source)
+            time[i] = source_time(minor[i]);
         weight[i] = (float)below(r, 100) / 8;
         expected[i] = model_insert(&r->now, major[i], minor[i], time[i], weight[i]);
     }
@@ -195,15 +203,17 @@ static void fill(run *r, uint64_t edges) {
     for (uint64_t i = 0; i < edges; i++) {
         const int64_t major = (int64_t)(below(r, 4) ? below(r, 3) : below(r, m->num_nodes - 4));
         const int64_t minor = (int64_t)below(r, below(r, 8) ? MINORS : 40);
-        model_insert(m, major, minor, (int64_t)(i / 2), (float)below(r, 100) / 8);
+        const int64_t time = r->by_source ? source_time(minor) : (int64_t)(i / 2);
+        model_insert(m, major, minor, time, (float)below(r, 100) / 8);
         if (below(r, 16) == 0)
             model_delete(m, major, minor, -1);
     }
 }
 
 /* `edges`: about as many of the base; 0: there is none. */
-static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t edges, uint64_t seed,
-                     int num_steps) {
+static void run_by(bool by_source, uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t edges,
+                   uint64_t seed, int num_steps) {
+    static int64_t node_times[MINORS];
     live_spec o = {.relation = {.num_src = MINORS,
                                 .num_dst = 20,
                                 .max_dst = MODEL_NODES,
@@ -216,13 +226,19 @@ static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, u
     static run r;
     static model_base base;
     aether_error err = {0};
-    r = (run){.state = seed};
+    r = (run){.state = seed, .by_source = by_source};
     r.now = model_make(&o.relation, AETHER_LIVE_CSC);
     if (edges) {
         fill(&r, edges);
         model_base_make(&r.now, seed % 2, seed, &base);
         o.relation.base_edges = r.now.num_edges;
         o.relation.base_edge_ids = r.now.next_edge_id;
+        for (int64_t i = 0; by_source && i < MINORS; i++)
+            node_times[i] = source_time(i);
+        if (by_source) {
+            base.given.times = node_times;
+            base.given.times_of = AETHER_TIMES_OF_NODES;
+        }
     }
     r.committed = model_copy(&r.now);
     REQUIRE_OK(live_create(&o, &r.g, &err), err);
@@ -261,6 +277,11 @@ static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, u
     model_free(&r.committed);
 }
 
+static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t edges, uint64_t seed,
+                     int num_steps) {
+    run_by(false, order, columns, edge_id_bytes, edges, seed, num_steps);
+}
+
 static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed,
                       int num_steps) {
     run_over(order, columns, edge_id_bytes, 0, seed, num_steps);
@@ -289,6 +310,10 @@ TEST_ONE_THREAD(over_a_base_by_time) {
     run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 9, steps());
     run_over(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 500, 10, steps());
     run_over(AETHER_ORDER_TIME, 0, 4, 60000, 11, steps() / 3);
+}
+TEST_ONE_THREAD(over_a_base_by_times_of_sources) {
+    run_by(true, AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 9000, 15, steps());
+    run_by(true, AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 16, steps());
 }
 TEST_ONE_THREAD(over_a_base_by_id) {
     run_over(AETHER_ORDER_ID, 0, 0, 9000, 12, steps());

@@ -320,9 +320,6 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
     Graph.from_edges(3, [0, 1], [2, 2], edge_weight=np.ones(2)).save(base)
     with pytest.raises(errors.UnsupportedError, match="edge_weight of dtype float64"):
         opened()
-    Graph.from_edges(3, [0, 1], [2, 2], node_time=[4, 5, 6]).save(base)
-    with pytest.raises(errors.UnsupportedError, match="has times of nodes"):
-        opened()
     Graph.from_edges(3, [0, 1], [2, 2], edge_time=[4, 5]).save(base)
     with pytest.raises(errors.InvalidArgumentError, match="order='time'"):
         opened(order="id")

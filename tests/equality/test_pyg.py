@@ -389,7 +389,7 @@ TABLE = Table(
         "one type with times of nodes": Sheet(
             content_with_node_times,
             TIMES_OF_NODES,
-            tuple(name for name in STORAGES if name not in LIVE),
+            tuple(STORAGES),
         ),
         "many types": Sheet(
             typed_content,

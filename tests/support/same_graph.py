@@ -254,9 +254,16 @@ def _make_live(content: Content, path: Path | None = None) -> Any:
             return DynamicHeteroGraph(content.num_nodes, forms, **options)
         return DynamicHeteroGraph.open(path, content.num_nodes, forms, durability="none", **options)
     options.update(forms[EDGE])
+    count = COUNTS[NODE]
+    if content.node_time is not None:
+        options["node_time"], count = content.node_time.dtype, 0
     if path is None:
-        return DynamicGraph(COUNTS[NODE], **options)
-    return DynamicGraph.open(path, COUNTS[NODE], durability="none", **options)
+        graph = DynamicGraph(count, **options)
+    else:
+        graph = DynamicGraph.open(path, count, durability="none", **options)
+    if content.node_time is not None:
+        graph.add_nodes(COUNTS[NODE], time=content.node_time)
+    return graph
 
 
 class _Filling:
