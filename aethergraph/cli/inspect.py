@@ -243,7 +243,8 @@ def _place_of(offsets: dict[int, int]) -> str:
 def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("directory", str(info["path"]))]
     for name, count in info["num_nodes"].items():
-        rows.append(("node type", f"{name}: {count:,} nodes"))
+        times = ", times" if name in info["node_time"] else ""
+        rows.append(("node type", f"{name}: {count:,} nodes{times}"))
     for kind in info["edge_types"]:
         kept = [f"{kind['num_edges']:,} edges"] if "num_edges" in kind else []
         kept += [f"order {kind['order']}", kind["layout"]]

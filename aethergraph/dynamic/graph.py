@@ -611,11 +611,6 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
             self.node_attrs["x"] = value
 
     @property
-    def node_time(self) -> None:
-        """None: times of nodes are rows of ``node_values``, and an array in ``to_graph()``."""
-        return None
-
-    @property
     def node_values(self) -> Mapping[str, RowSource]:
         """``node_time``, if nodes have times, as rows to gather from."""
         return live_node_values(self._store, "node")

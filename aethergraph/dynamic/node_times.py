@@ -78,9 +78,9 @@ class NodeTimes(NamedTuple):
         return times
 
 
-def make_node_times(unit: str | None, most: int, base: RowSource | None = None) -> NodeTimes:
-    """Return times of at most ``most`` nodes, which begin with those of a base."""
-    room = rows_room((), "int64", most)
+def make_node_times(unit: str | None, max_nodes: int, base: RowSource | None = None) -> NodeTimes:
+    """Return times of at most ``max_nodes`` nodes, which begin with those of a base."""
+    room = rows_room((), "int64", max_nodes)
     return NodeTimes(GrowingRows((), "int64", room, base, can_change=False), unit)
 
 

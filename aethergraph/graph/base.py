@@ -93,8 +93,8 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
 
     @property
     def node_time(self) -> NDArray[Any] | None:
-        """Time by node (int64 or float64, read-only)."""
-        return self._live().node_time
+        """Time by node (int64 or float64, read-only). Of a graph that changes a copy of all."""
+        return self._live().read_times()
 
     @property
     def time_unit(self) -> str | None:

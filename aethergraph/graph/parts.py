@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
 from aethergraph.features import FeatureTable
+from aethergraph.features.sources import all_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.lists import Lists
 from aethergraph.protocols import RowSource
@@ -48,6 +49,11 @@ class NodeParts:
         """Restore the state that :meth:`pack_nodes` returned."""
         times, self.time_unit = state
         self.node_time = None if times is None else read_only(times)
+
+    def read_times(self) -> NDArray[Any] | None:
+        """Return the times as an array, if there are any; those that are elsewhere are read."""
+        rows = self.times_elsewhere
+        return self.node_time if rows is None else read_only(all_rows(rows))
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None

@@ -58,8 +58,8 @@ class NodeView(NoStrayAttributes, NodeSet):
 
     @property
     def node_time(self) -> NDArray[Any] | None:
-        """Time by node (int64 or float64, read-only)."""
-        return self._parts().node_time
+        """Time by node (int64 or float64, read-only). Of a graph that changes a copy of all."""
+        return self._parts().read_times()
 
     @property
     def time_unit(self) -> str | None:

@@ -148,7 +148,8 @@ def test_as_a_graph_that_was_built_with_the_times() -> None:
     check(script, before)
     assert graph.node_values["node_time"].gather([5, COUNT]).tolist() == [script.time[5], 3]
     assert before.node_values["node_time"].shape == (COUNT,)
-    assert graph.node_time is None and "node_time" not in graph.node_attrs
+    assert graph.node_time is not None and graph.node_time.tolist() == [*script.time, 3]
+    assert "node_time" not in graph.node_attrs
     assert before.to_graph().node_time.tolist() == script.time.tolist()  # type: ignore[union-attr]
 
 
