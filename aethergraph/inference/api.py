@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,19 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph.convert.arguments import as_file
-from aethergraph.convert.external.journal import left_behind
-from aethergraph.convert.outputs import check_outputs
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.convert.result import Stages, silent
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureTable, attribute_store
 from aethergraph.features.files import is_npy_name
-from aethergraph.graph.schema import EDGE, Schema
+from aethergraph.graph.schema import NODE, Schema, as_typed
+from aethergraph.inference.batches import Fanout
 from aethergraph.inference.job import Embedding, Layer, Options, describe_command
 from aethergraph.loading.columns import edge_columns
-from aethergraph.protocols import AnyGraph, FeatureSource, HomogeneousGraph
+from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource, HeterogeneousGraph, RowSource
 from aethergraph.sampling._misuse import not_a_graph
-from aethergraph.sampling.fanouts import as_fanout
+from aethergraph.sampling.fanouts import as_fanout, typed_fanouts
+from aethergraph.sampling.typed_arguments import check_types
 from aethergraph.storage.budget import Budget
 
 __all__ = ["embed"]
@@ -34,13 +34,13 @@ _DEFAULT = 4 << 30
 
 def embed(
     layers: Sequence[Layer],
-    graph: HomogeneousGraph,
-    features: FeatureSource | ArrayLike | None,
+    graph: AnyGraph,
+    features: FeatureSource | ArrayLike | Mapping[str, FeatureSource | ArrayLike] | None,
     out: PathLike,
     *,
     batch_size: int | None = None,
-    num_neighbors: int | Sequence[int] | None = None,
-    edge_attrs: str | Sequence[str] = (),
+    num_neighbors: int | Sequence[int] | Mapping[EdgeType, int | Sequence[int]] | None = None,
+    edge_attrs: str | Sequence[str] | Mapping[EdgeType, Sequence[str]] = (),
     memory_budget: int | str | None = None,
     dtype: str | np.dtype[Any] | None = None,
     seed: int = 0,
@@ -48,7 +48,7 @@ def embed(
     restart: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
-) -> FeatureTable:
+) -> Any:
     """Compute a vector for every node, layer by layer, into a ``.npy`` file.
 
     Every layer is done for all nodes before the next one, in the order of their ids, with all of
@@ -66,18 +66,25 @@ def embed(
     A call that was killed goes on where it was, at most a few seconds before, when it is repeated.
     It is refused if the graph, the features or the layers have changed since.
 
+    Of a graph of many types every layer is done for one node type after the other. ``out`` is then
+    a folder with a file for each type that the last layer returns rows of, ``out/paper.npy``; work
+    files are in a folder beside the first of them. A ``/`` in the name of a type is ``%2F``.
+
     Args:
-        layers: functions of a :class:`aethergraph.loading.Batch`, one for each layer: see
-            :class:`Layer`. They are called in this thread, while others read ahead.
-        graph: a graph of one type, which stores in-edges. One that changes is taken as it is now.
-        features: what the first layer reads, a row for each node; None: ``graph.features``.
-        out: the file to write, ``.npy``.
+        layers: functions of a :class:`aethergraph.loading.Batch`, of a typed graph of a
+            :class:`aethergraph.loading.HeteroBatch`, one for each layer: see :class:`Layer`. They
+            are called in this thread, while others read ahead.
+        graph: a graph that stores in-edges. One that changes is taken as it is now.
+        features: what the first layer reads, a row for each node, of a typed graph by node type;
+            types that are missing have no rows. None: ``graph.features``, or those of each type.
+        out: the file to write, ``.npy``; of a typed graph the folder of the files.
         batch_size: nodes of a batch at most; None: as many as have 16 MB of rows, about. Batches
             with many edges have fewer.
-        num_neighbors: neighbours to draw for a node in each layer, or a number for each layer;
-            None, or -1: all of them, and so the output is exact.
-        edge_attrs: names of attributes of edges that batches have; ``"edge_weight"`` and
-            ``"edge_time"`` are those of the graph.
+        num_neighbors: neighbours to draw for a node in each layer, or a number for each layer, of a
+            typed graph also by edge type, where types that are missing have none; None, or -1: all
+            of them, and so the output is exact.
+        edge_attrs: names of attributes of edges that batches have, of a typed graph also by edge
+            type; ``"edge_weight"`` and ``"edge_time"`` are those of the graph.
         memory_budget: bytes, or a text such as ``"4G"``, for the rows of layers and for batches.
             The graph and the features have budgets of their own. Default: 4 GiB, or half of the
             memory if that is less.
@@ -90,14 +97,15 @@ def embed(
         remark: called with remarks, such as where the work goes on.
 
     Returns:
-        The output, mapped; its ``path`` is ``out``.
+        The output, mapped, a :class:`aethergraph.FeatureTable`; of a typed graph a table by node
+        type. ``table.path`` is the file.
 
     Raises:
         InvalidArgumentError: a bad argument; a layer that does not take what the one before it
             returns, or returns something else than rows; a budget that is too small for the node
             with most neighbours, with the least; a work folder of another call, with what differs.
         LayoutError: the graph does not store in-edges.
-        UnsupportedError: a graph of several types.
+        UnsupportedError: a dtype that no ``.npy`` file can hold.
         DiskFullError, StorageError: the files cannot be written. The work goes on when the call is
             repeated.
         FileChangedError: the graph or the features were written to meanwhile.
@@ -109,61 +117,113 @@ def embed(
         if not callable(layer):
             raise InvalidArgumentError(f"layers[{number}] = {shown(layer)} is no function")
     at = _as_graph(graph)
-    count = at.num_nodes
-    if features is None and at.node_attrs.get("x") is None:
-        raise InvalidArgumentError("features is None, and the graph has none: give rows of nodes")
-    rows = attribute_store(
-        at.node_attrs["x"] if features is None else features, count, "features", "num_nodes"
-    )
-    for name, attr in graph.node_attrs.items() if rows.is_live and graph.is_live else ():
-        if attr.is_same_rows(rows):
-            rows = at.node_attrs[name]
-    if rows.is_live:
-        raise InvalidArgumentError(
-            "features are rows that change meanwhile: give those of now, features.array"
-        )
-    names = [edge_attrs] if isinstance(edge_attrs, str) else as_list(edge_attrs, "edge_attrs")
+    typed = as_typed(at)
+    schema = Schema(at, edge_rows={kind: typed[kind].edge_values for kind in typed.edge_types})
+    rows = _as_rows(features, as_typed(graph), schema)
+    names = [edge_attrs] if isinstance(edge_attrs, str) else edge_attrs
+    if not isinstance(names, Mapping):
+        names = as_list(names, "edge_attrs")
     options = Options(
-        _as_fanouts(num_neighbors, len(functions)), _as_batch_size(batch_size), _as_dtype(dtype),
-        as_integer(seed, "seed"), Budget.optional(memory_budget) or Budget.default(_DEFAULT),
+        _as_fanouts(num_neighbors, len(functions), schema), _as_batch_size(batch_size),
+        _as_dtype(dtype), as_integer(seed, "seed"),
+        Budget.optional(memory_budget) or Budget.default(_DEFAULT),
     )  # fmt: skip
-    columns = edge_columns(Schema(at, edge_rows={EDGE: at.edge_values}), names)
+    columns = edge_columns(schema, names)
     path, force, restart = as_file(out), as_flag(force, "force"), as_flag(restart, "restart")
-    if not is_npy_name(path):
-        raise InvalidArgumentError(f"out = {path!r} is no .npy file")
-    inputs = [name for name in (graph.path, rows.path) if name]
-    # A call that was killed at its end may have written the output.
-    goes_on = not restart and left_behind(path) is not None
-    check_outputs([path], inputs, force or goes_on)
+    if schema.is_typed == is_npy_name(path):
+        form = "no folder: it gets a file of each type" if schema.is_typed else "no .npy file"
+        raise InvalidArgumentError(f"out = {path!r} is {form}")
     command = describe_command(functions, graph, at, rows, options, columns)
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
-    job.run(path, force, restart, remark or (lambda text: None))
-    return FeatureTable.load(path)
+    outputs = job.run(path, force, restart, remark or (lambda text: None))
+    tables = {name: FeatureTable.load(output) for name, output in outputs.items()}
+    return tables if schema.is_typed else tables[NODE]
 
 
-def _as_graph(graph: Any) -> HomogeneousGraph:
+def _as_graph(graph: Any) -> AnyGraph:
     """Return a graph at this moment."""
     if not isinstance(graph, AnyGraph):
         raise not_a_graph(graph, "Graph", "embed")
-    if graph.is_typed:
-        raise UnsupportedError("graph has several types of nodes: embed takes graphs of one")
-    if graph.layout == "csr":
-        raise LayoutError("graph stores out-edges alone: embed needs layout 'csc' or 'both'")
-    pinned: HomogeneousGraph = graph.pinned()
+    typed = as_typed(graph)
+    for kind in typed.edge_types:
+        if typed[kind].layout == "csr":
+            named = f"graph[{kind!r}]" if graph.is_typed else "graph"
+            raise LayoutError(f"{named} stores out-edges alone: embed needs layout 'csc' or 'both'")
+    pinned: AnyGraph = graph.pinned()
     return pinned
 
 
-def _as_fanouts(value: Any, count: int) -> list[int]:
+def _as_rows(features: Any, graph: HeterogeneousGraph, schema: Schema) -> dict[str, RowSource]:
+    """Return what the first layer reads, by node type.
+
+    Args:
+        features: as the user gives them.
+        graph: the graph as it was given, with its types.
+        schema: the types of the graph at its moment.
+    """
+    if features is None:
+        attrs = {name: schema.typed[name].node_attrs.get("x") for name in schema.node_types}
+        by_type = {name: rows for name, rows in attrs.items() if rows is not None}
+        if not by_type:
+            raise InvalidArgumentError(
+                "features is None, and the graph has none: give rows of nodes"
+            )
+    elif schema.is_typed:
+        check_types(features, "features", schema.node_types)
+        by_type = features
+    else:
+        by_type = {NODE: features}
+    return {name: _as_rows_of(rows, name, graph, schema) for name, rows in by_type.items()}
+
+
+def _as_rows_of(
+    features: Any, node_type: str, graph: HeterogeneousGraph, schema: Schema
+) -> RowSource:
+    """Return the rows of a type, of a graph that changes those at its moment."""
+    label = schema.label("features", node_type)
+    counted = schema.label("num_nodes", node_type)
+    rows = attribute_store(features, schema.num_nodes(node_type), label, counted)
+    for name, attr in graph[node_type].node_attrs.items() if rows.is_live and graph.is_live else ():
+        if attr.is_same_rows(rows):
+            rows = schema.typed[node_type].node_attrs[name]
+    if rows.is_live:
+        raise InvalidArgumentError(
+            f"{label} are rows that change meanwhile: give those of now, features.array"
+        )
+    return rows
+
+
+def _as_fanouts(value: Any, count: int, schema: Schema) -> list[Fanout]:
+    """Return the neighbours to draw in each layer."""
+    if not schema.is_typed:
+        return [*_as_numbers(value, count, "num_neighbors")]
+    if not isinstance(value, Mapping):
+        numbers = _as_numbers(value, count, "num_neighbors")
+        return [dict.fromkeys(schema.edge_types, number) for number in numbers]
+    by_type = {
+        kind: _as_numbers(of_type, count, f"num_neighbors[{kind!r}]")
+        for kind, of_type in value.items()
+    }
+    # Names types that do not exist; those that are missing have zeros.
+    fanouts = typed_fanouts(by_type, schema.edge_types, "num_neighbors")
+    return [
+        {kind: fanouts[kind][number] if fanouts[kind] else 0 for kind in schema.edge_types}
+        for number in range(count)
+    ]
+
+
+def _as_numbers(value: Any, count: int, label: str) -> list[int]:
+    """Return a number for each layer."""
     if value is None:
         return [-1] * count
     if isinstance(value, (list, tuple, np.ndarray)):
-        fanouts = [as_fanout(n, "num_neighbors", at) for at, n in enumerate(value)]
+        fanouts = [as_fanout(number, label, at) for at, number in enumerate(value)]
         if len(fanouts) != count:
             raise InvalidArgumentError(
-                f"num_neighbors has {len(fanouts)} numbers, but there are {count} layers"
+                f"{label} has {len(fanouts)} numbers, but there are {count} layers"
             )
         return fanouts
-    return [as_fanout(value, "num_neighbors")] * count
+    return [as_fanout(value, label)] * count
 
 
 def _as_batch_size(value: Any) -> int | None:

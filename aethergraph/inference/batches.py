@@ -1,4 +1,4 @@
-"""Batches of a layer: all nodes in the order of their ids, each with what its neighbours have.
+"""Batches of a layer: all nodes of a type in the order of their ids, with their neighbours' rows.
 
 ::
 
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph._tracepoints import stage
 from aethergraph.features.gathering import gather_rows
-from aethergraph.loading.batch import Batch
+from aethergraph.graph.schema import EDGE, NODE, as_typed
+from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.buffers import pool_of
 from aethergraph.loading.columns import Column
 from aethergraph.loading.pipeline import (
@@ -32,13 +33,18 @@ from aethergraph.loading.pipeline import (
     choose_plans,
     run_stages,
 )
-from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource
-from aethergraph.sampling import NeighborSampler, Subgraph
+from aethergraph.protocols import AnyGraph, EdgeType, GatherPlan, HeterogeneousGraph, RowSource
+from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
 from aethergraph.sampling.two_step import Steps
 
-__all__ = ["AHEAD", "Degrees", "LayerBatches", "Range", "cut", "gathered_dtype"]
+__all__ = [
+    "AHEAD", "Degrees", "Fanout", "LayerBatches", "Range", "cut", "fanouts_of", "gathered_dtype",
+    "rows_by_type",
+]  # fmt: skip
 
 Ids = NDArray[np.int64]
+#: Neighbours that are drawn for a node, -1: all; of a typed graph by edge type, 0 where none is.
+Fanout = int | Mapping[EdgeType, int]
 #: Batches that are ready before they are asked for.
 AHEAD = 2
 _NODES = 1 << 20  # whose degrees are asked for at once
@@ -52,22 +58,42 @@ class Range(NamedTuple):
     stop: int
 
 
+def rows_by_type(rows: RowSource | Mapping[str, RowSource]) -> dict[str, RowSource]:
+    """Return rows of nodes by their type, which is ``NODE`` where there are no names of types."""
+    return dict(rows) if isinstance(rows, Mapping) else {NODE: rows}
+
+
+def fanouts_of(graph: HeterogeneousGraph, fanout: Fanout) -> Mapping[EdgeType, int]:
+    """Return the neighbours that are drawn for a node by edge type."""
+    return fanout if isinstance(fanout, Mapping) else dict.fromkeys(graph.edge_types, fanout)
+
+
 class Degrees:
     """Numbers of in-edges that a layer uses, a stretch of nodes at a time.
 
     Args:
         graph: the graph.
-        fanout: neighbours that are drawn for a node; -1: all.
+        fanout: neighbours that are drawn for a node.
+        node_type: type of the nodes, of a typed graph.
     """
 
-    def __init__(self, graph: HomogeneousGraph, fanout: int) -> None:
-        self._graph, self._fanout = graph, fanout
-        self.num_nodes = graph.num_nodes
+    def __init__(self, graph: AnyGraph, fanout: Fanout, node_type: str = NODE) -> None:
+        typed = as_typed(graph)
+        self._relations = [
+            (typed[kind], drawn)
+            for kind, drawn in fanouts_of(typed, fanout).items()
+            if kind[2] == node_type
+        ]
+        self.num_nodes = typed[node_type].num_nodes
 
     def of(self, start: int) -> Ids:
         """Return the degrees of some nodes from ``start`` on, of all that are left near the end."""
-        degrees = self._graph.in_degrees(np.arange(start, min(start + _NODES, self.num_nodes)))
-        return degrees if self._fanout < 0 else np.minimum(degrees, self._fanout)
+        nodes = np.arange(start, min(start + _NODES, self.num_nodes))
+        total = np.zeros(len(nodes), np.int64)
+        for edges, drawn in self._relations:
+            degrees = edges.in_degrees(nodes)
+            total += degrees if drawn < 0 else np.minimum(degrees, drawn)
+        return total
 
     @functools.cached_property
     def largest(self) -> tuple[int, int]:
@@ -110,28 +136,39 @@ def gathered_dtype(rows: RowSource) -> np.dtype[Any]:
 
 
 class LayerBatches:
-    """Maker of the batches of one layer.
+    """Maker of the batches of one layer: :class:`Batch`, or of a typed graph :class:`HeteroBatch`.
 
     Args:
         graph: a graph that does not change.
-        rows: what the nodes have.
+        rows: what the nodes have; of a typed graph by node type, of those that have any.
         edge_columns: attributes of edges that batches carry.
-        fanout: neighbours that are drawn for a node; -1: all.
+        fanout: neighbours that are drawn for a node.
         key: decides the draws: those of a node do not depend on its range.
+        node_type: type of the nodes that batches are of, of a typed graph.
     """
 
     def __init__(
-        self, graph: HomogeneousGraph, rows: RowSource, edge_columns: Sequence[Column],
-        fanout: int, key: int,
+        self, graph: AnyGraph, rows: RowSource | Mapping[str, RowSource],
+        edge_columns: Sequence[Column], fanout: Fanout, key: int, node_type: str = NODE,
     ) -> None:  # fmt: skip
-        self._sampler = NeighborSampler(graph, [fanout])
-        self._rows, self._edge_columns = rows, edge_columns
+        self._sampler: Any
+        if graph.is_typed:
+            fanouts = fanouts_of(graph, fanout)
+            self._sampler = HeteroNeighborSampler(graph, {kind: [n] for kind, n in fanouts.items()})
+        else:
+            assert not isinstance(fanout, Mapping)
+            self._sampler = NeighborSampler(graph, [fanout])
+        self._is_typed, self._node_type = graph.is_typed, node_type
+        self._node_columns = [
+            Column(name, "x", of_type) for name, of_type in rows_by_type(rows).items()
+        ]
+        self._columns = [*self._node_columns, *edge_columns]
         self._key = key
         self._buffers = pool_of(graph)
 
     def of(
         self, ranges: Iterator[Range], batch_size: int, num_planned: int
-    ) -> PrefetchIterator[Any, Batch]:
+    ) -> PrefetchIterator[Any, Any]:
         """Return the batches of ranges, made ahead.
 
         Args:
@@ -141,9 +178,9 @@ class LayerBatches:
                 makes reading them cheaper.
         """
         groups, sources = self._sampler.engine.groups, [column.rows for column in self._columns]
-        planned = num_planned if self._rows.can_plan else 0
-        plans = choose_plans(sources, planned, groups, batch_size)
-        draw: Draw[Range, Subgraph]
+        can_plan = any(column.rows.can_plan for column in self._node_columns)
+        plans = choose_plans(sources, num_planned if can_plan else 0, groups, batch_size)
+        draw: Draw[Range, Any]
         if groups is None:
             draw = DrawAlone(self._sample, 1, helping=True)
         else:
@@ -156,36 +193,42 @@ class LayerBatches:
             },
         )  # fmt: skip
 
-    def at(self, nodes: Range) -> Batch:
+    def at(self, nodes: Range) -> Any:
         """Return the batch of a range."""
         return self._fetch(self._sample(nodes))
 
-    @property
-    def _columns(self) -> list[Column]:
-        return [Column(None, "x", self._rows), *self._edge_columns]
+    def _seeds(self, nodes: Range) -> Any:
+        ids = np.arange(*nodes)
+        return {self._node_type: ids} if self._is_typed else ids
 
-    def _sample(self, nodes: Range) -> Subgraph:
+    def _sample(self, nodes: Range) -> Any:
         with stage("sample"):
-            return self._sampler.sample(np.arange(*nodes), self._key)
+            return self._sampler.sample(self._seeds(nodes), self._key)
 
     def _steps(self, nodes: Range) -> Steps:
-        return self._sampler.finish((yield self._sampler.prepare(np.arange(*nodes), self._key)))
+        return self._sampler.finish((yield self._sampler.prepare(self._seeds(nodes), self._key)))
 
-    def _ids(self, sample: Subgraph, number: int) -> Ids:
-        return sample.edge if number else sample.node
+    def _ids(self, sample: Any, number: int) -> Ids:
+        """Return the ids of a sample that column ``number`` has rows of, edges behind nodes."""
+        ids: Any = sample.node if number < len(self._node_columns) else sample.edge
+        of_column: Ids = ids[self._columns[number].kind] if self._is_typed else ids
+        return of_column
 
-    def _fetch(self, sample: Subgraph, plans: Mapping[int, GatherPlan] | None = None) -> Batch:
-        tables: list[NDArray[Any]] = []
+    def _fetch(self, sample: Any, plans: Mapping[int, GatherPlan] | None = None) -> Any:
+        nodes: dict[Any, dict[str, NDArray[Any]]] = {}
+        edges: dict[Any, dict[str, NDArray[Any]]] = {}
         for number, column in enumerate(self._columns):
             rows, ids = column.rows, self._ids(sample, number)
             shape = (len(ids), *map(int, rows.row_shape))
             out = self._buffers.lend(shape, gathered_dtype(rows))
             plan = None if plans is None else plans.get(number)
             with stage("gather", column.name, rows):
-                tables.append(
-                    gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)
-                )
-        assert sample.num_sampled_nodes is not None
+                table = gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)
+            of_kind = nodes if number < len(self._node_columns) else edges
+            of_kind.setdefault(column.kind, {})[column.name] = table
+        if self._is_typed:
+            count = sample.num_sampled_nodes[self._node_type][0]
+            by_type = {self._node_type: sample.node[self._node_type][:count]}
+            return HeteroBatch(sample, by_type, by_type, nodes, edges)
         seeds = sample.node[: sample.num_sampled_nodes[0]]
-        edge_attrs = {c.name: t for c, t in zip(self._edge_columns, tables[1:], strict=True)}
-        return Batch(sample, seeds, seeds, {"x": tables[0]}, edge_attrs)
+        return Batch(sample, seeds, seeds, nodes[NODE], edges.get(EDGE, {}))

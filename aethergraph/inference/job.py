@@ -6,6 +6,9 @@
                           in OUT.npy.building, with the record of what is done:
                           the layer, the rows of it that are durable, and what all of it is made of
 
+A graph of one type is a typed graph with one type. Where users name types, a layer makes a file of
+each, ``layer-0-paper.npy``, one after the other; the record has the type, too.
+
 A layer is tried on the batch of one node first, and the next ones on zeros of the shape that it
 returns. So the shapes of all files are known, and what does not fit is named, before work begins.
 """
@@ -17,7 +20,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -26,22 +29,38 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.convert.external.driver import kept_if_useful
-from aethergraph.convert.external.journal import Journal
+from aethergraph.convert.external.journal import Journal, left_behind
 from aethergraph.convert.inputs import input_state
 from aethergraph.convert.outputs import PlacedFile, check_outputs
 from aethergraph.convert.result import Stages
-from aethergraph.errors import DiskFullError, FileChangedError, InvalidArgumentError
+from aethergraph.errors import (
+    DiskFullError,
+    FileChangedError,
+    InvalidArgumentError,
+    StorageError,
+)
 from aethergraph.features import FeatureTable
-from aethergraph.inference.batches import AHEAD, Degrees, LayerBatches, Range, cut, gathered_dtype
+from aethergraph.graph.schema import NODE, Schema, as_typed
+from aethergraph.inference.batches import (
+    AHEAD,
+    Degrees,
+    Fanout,
+    LayerBatches,
+    Range,
+    cut,
+    gathered_dtype,
+    rows_by_type,
+)
 from aethergraph.inference.fingerprints import describe_function, name_of
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
 from aethergraph.loading.state import describe, describe_commit, describe_graph
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.protocols import AnyGraph, HeterogeneousGraph, RowSource
 from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Embedding", "Layer", "Options", "describe_command"]
 
@@ -52,6 +71,8 @@ RECORD_SECONDS = 5.0
 _BATCH_BYTES = 16 << 20
 #: Samples whose rows are planned together at most, and bytes of an edge or a node of one.
 _PLANNED, _SAMPLE_BYTES = 64, 32
+#: Bytes of a cache of rows at least, however many types share the budget.
+_LEAST_CACHE = 256 << 10
 _COMPARED = 1 << 16  # rows in memory that are hashed at a time
 
 
@@ -64,9 +85,13 @@ class Layer(Protocol):
     if it would return other rows: work that was interrupted goes on with the same one alone.
     Without one, functions are told by their code and what they close over, objects by their class
     and their public attributes.
+
+    Of a typed graph it gets a :class:`aethergraph.loading.HeteroBatch`, which has all of this by
+    type. ``batch.seeds`` has the node type whose rows are wanted, and no other; ``batch.x`` has the
+    types that have rows. It returns None for a type that has none after it.
     """
 
-    def __call__(self, batch: Batch, /) -> NDArray[Any]:
+    def __call__(self, batch: Any, /) -> NDArray[Any] | None:
         """Return the rows of the first ``batch.batch_size`` nodes of a batch."""
         ...
 
@@ -74,7 +99,7 @@ class Layer(Protocol):
 class Options(NamedTuple):
     """Options of :func:`embed`, checked."""
 
-    fanouts: Sequence[int]
+    fanouts: Sequence[Fanout]
     batch_size: int | None
     dtype: np.dtype[Any] | None
     seed: int
@@ -92,13 +117,17 @@ class _Form(NamedTuple):
         return int(np.prod(self.row_shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+#: Forms of the rows of a layer by node type, of the types that have any.
+_Forms = dict[str, _Form]
+
+
 class Embedding:
     """One call of :func:`embed`.
 
     Args:
         layers: the layers.
         graph: the graph at one moment.
-        rows: what the first layer reads.
+        rows: what the first layer reads; of a typed graph by node type.
         edge_columns: attributes of edges that batches carry.
         options: checked options.
         command: what decides the output, as :func:`describe_command` returns it.
@@ -106,120 +135,202 @@ class Embedding:
     """
 
     def __init__(
-        self, layers: Sequence[Layer], graph: HomogeneousGraph, rows: RowSource,
+        self, layers: Sequence[Layer], graph: AnyGraph, rows: RowSource | Mapping[str, RowSource],
         edge_columns: Sequence[Column], options: Options, command: dict[str, Any], show: Stages,
     ) -> None:  # fmt: skip
-        self._layers, self._graph, self._rows = layers, graph, rows
+        self._layers, self._graph, self._rows = layers, graph, rows_by_type(rows)
         self._edge_columns, self._options, self._show = edge_columns, options, show
         self._command = command
-        by_fanout = {fanout: Degrees(graph, fanout) for fanout in options.fanouts}
-        self._degrees = [by_fanout[fanout] for fanout in options.fanouts]
-        self._forms: list[_Form] = []
+        self._schema = Schema(graph)
+        self._counts = self._schema.num_nodes_of()
+        self._degrees: list[dict[str, Degrees]] = []  # by layer and node type
+        for number, fanout in enumerate(options.fanouts):
+            same = options.fanouts.index(fanout)  # whose largest degrees are counted once
+            self._degrees.append(
+                self._degrees[same] if same < number
+                else {name: Degrees(graph, fanout, name) for name in self._counts}
+            )  # fmt: skip
+        self._forms: list[_Forms] = []
 
-    def run(self, out: str, force: bool, restart: bool, remark: Callable[[str], None]) -> None:
-        """Do all that is left to be done."""
-        journal = Journal(out, self._command, restart)
-        try:
-            with kept_if_useful(journal, remark):
-                if "finished" in journal.state:
-                    return
-                check_outputs([out], [], force or bool(journal.state.get("placed")))
-                self._forms = self._try_layers()
-                state = {"layer": 0, "rows": 0, **journal.state}
-                if journal.state:
-                    place = f"row {state['rows']:,} of layers[{state['layer']}]"
-                    is_done = state["layer"] == len(self._layers)
-                    remark(f"going on at {'the end of the last layer' if is_done else place}")
-                limits = self._limits()
-                self._check_disk(journal, state["layer"], state["rows"])
-                for number in range(state["layer"], len(self._layers)):
-                    self._run_layer(journal, number, state["rows"], limits[number])
-                    state["rows"] = 0
-                self._place(journal, out)
-        finally:
-            journal.remove_if_new()
+    def run(
+        self, out: str, force: bool, restart: bool, remark: Callable[[str], None]
+    ) -> dict[str, str]:
+        """Do all that is left to be done; return the files by node type.
+
+        Args:
+            out: the file, of a typed graph the folder of the files.
+            force: overwrite files.
+            restart: begin anew.
+            remark: called with remarks.
+        """
+        self._forms = self._try_layers()
+        outputs = {name: self._output(out, name) for name in self._forms[-1]}
+        first, *_ = outputs.values()
+        # A call that was killed at its end may have written some of them.
+        goes_on = not restart and left_behind(first) is not None
+        inputs = [before["path"] for before in self._command["inputs"]]
+        with _folder(out) if self._schema.is_typed else contextlib.nullcontext():
+            check_outputs([*outputs.values()], inputs, force or goes_on)
+            journal = Journal(first, self._command, restart)
+            try:
+                with kept_if_useful(journal, remark):
+                    if "finished" not in journal.state:
+                        is_placed = bool(journal.state.get("placed"))
+                        check_outputs([*outputs.values()], [], force or is_placed)
+                        self._run_layers(journal, remark)
+                        self._place(journal, outputs)
+            finally:
+                journal.remove_if_new()
+        return outputs
+
+    def _run_layers(self, journal: Journal, remark: Callable[[str], None]) -> None:
+        state = {"layer": 0, "rows": 0, **journal.state}
+        if journal.state:
+            place = f"{state['rows']:,} of {self._label(state['layer'], state.get('type'))}"
+            is_done = state["layer"] == len(self._layers)
+            remark(f"going on at {'the end of the last layer' if is_done else f'row {place}'}")
+        limits = self._limits()
+        self._check_disk(journal, state)
+        for number in range(state["layer"], len(self._layers)):
+            self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
+            state = {"rows": 0}
+
+    def _label(self, number: int, node_type: str | None) -> str:
+        """Return what is worked on: ``layers[0]``, or ``'paper' in layers[0]``."""
+        named = "" if node_type is None or not self._schema.is_typed else f"{node_type!r} in "
+        return f"{named}layers[{number}]"
 
     # ---- before work begins ----------------------------------------------------------------
 
-    def _try_layers(self) -> list[_Form]:
-        """Call all layers for one node; return the form of their rows."""
-        degrees = self._degrees[0].of(0)
-        few = np.where(degrees > 0, degrees, np.iinfo(np.int64).max)
-        node = int(few.argmin()) if len(few) else 0
-        batch = self._batches(0, self._rows).at(Range(node, node + min(len(few), 1)))
-        forms: list[_Form] = []
+    def _try_layers(self) -> list[_Forms]:
+        """Call all layers for a node of each type; return the forms of their rows."""
+        batches = {name: self._try_batch(name) for name in self._counts}
+        forms: list[_Forms] = []
         for number, layer in enumerate(self._layers):
-            try:
-                rows = layer(batch)
-            except Exception as error:
+            form: _Forms = {}
+            for name, batch in batches.items():
+                try:
+                    rows: Any = layer(batch)
+                except Exception as error:
+                    before = f"layers[{number - 1}] returns" if number else "features has"
+                    raise InvalidArgumentError(
+                        f"layers[{number}] ({name_of(layer)}) does not take rows "
+                        f"{_describe_forms(batch)}, as {before} them{self._of(name)}: "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
+                if rows is None and self._schema.is_typed:
+                    continue
+                self._check_rows(number, name, rows, batch, None)
+                form[name] = _Form(rows.shape[1:], rows.dtype)
+            if not form:
                 raise InvalidArgumentError(
-                    f"layers[{number}] ({name_of(layer)}) does not take rows of shape "
-                    f"{batch.node_attrs['x'].shape[1:]} and {batch.node_attrs['x'].dtype}, as "
-                    f"{f'layers[{number - 1}] returns' if number else 'features has'} them: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-            self._check_rows(number, rows, batch, None)
-            forms.append(_Form(rows.shape[1:], rows.dtype))
-            zeros = np.zeros((len(batch.subgraph.node), *rows.shape[1:]), rows.dtype)
-            batch = replace(batch, node_attrs={"x": zeros})
-        if self._options.dtype is not None:
-            forms[-1] = _Form(forms[-1].row_shape, self._options.dtype)
+                    f"layers[{number}] ({name_of(layer)}) returned None for every node type: "
+                    "return rows of the nodes in batch.seeds"
+                )
+            forms.append(form)
+            batches = {name: _with_zeros(batch, form) for name, batch in batches.items()}
+        if (dtype := self._options.dtype) is not None:
+            forms[-1] = {name: _Form(form.row_shape, dtype) for name, form in forms[-1].items()}
         return forms
 
-    def _check_rows(self, number: int, rows: Any, batch: Batch, form: _Form | None) -> None:
+    def _try_batch(self, node_type: str) -> Any:
+        """Return the batch of a node that has neighbours, as few as there are."""
+        degrees = self._degrees[0][node_type].of(0)
+        few = np.where(degrees > 0, degrees, np.iinfo(np.int64).max)
+        node = int(few.argmin()) if len(few) else 0
+        return self._batches(0, self._rows, node_type).at(Range(node, node + min(len(few), 1)))
+
+    def _of(self, node_type: str) -> str:
+        """Return the type that a message is about, where users name types."""
+        return f" for {node_type!r}" if self._schema.is_typed else ""
+
+    def _check_rows(
+        self, number: int, node_type: str, rows: Any, batch: Any, form: _Form | None
+    ) -> None:
         """Raise unless a layer has returned an array of rows for the nodes of a batch."""
         label = f"layers[{number}] ({name_of(self._layers[number])}) returned"
         if not isinstance(rows, np.ndarray):
-            raise InvalidArgumentError(f"{label} a {type(rows).__name__}, not a numpy array")
+            raise InvalidArgumentError(
+                f"{label} a {type(rows).__name__}{self._of(node_type)}, not a numpy array"
+            )
         if rows.ndim == 0 or len(rows) != batch.batch_size:
             raise InvalidArgumentError(
-                f"{label} shape {rows.shape} for {batch.batch_size} nodes: return a row for each "
-                "of the first batch.batch_size nodes of the batch"
+                f"{label} shape {rows.shape} for {batch.batch_size} nodes{self._of(node_type)}: "
+                "return a row for each of the first batch.batch_size nodes of the batch"
             )
         native.dtype_code(rows.dtype, label)
         if form is not None and (rows.shape[1:], rows.dtype) != form:
+            ids = batch.seeds[node_type] if self._schema.is_typed else batch.seeds
             raise InvalidArgumentError(
                 f"{label} rows of shape {rows.shape[1:]} and {rows.dtype} for nodes "
-                f"{batch.seeds[0]}..{batch.seeds[-1]}, before of {form.row_shape} and {form.dtype}"
+                f"{ids[0]}..{ids[-1]}{self._of(node_type)}, before of {form.row_shape} and "
+                f"{form.dtype}"
             )
 
-    def _limits(self) -> list[int]:
-        """Return how many nodes and edges a batch of each layer may have.
+    def _limits(self) -> list[dict[str, int]]:
+        """Return how many nodes and edges a batch of each layer and type may have.
 
         Raises:
             InvalidArgumentError: a node has more neighbours than the budget has room for; names
                 the least that has.
         """
         room, needed, limits = self._options.budget.limit * 3 // 8, 0, []
-        largest = (0, 0)
-        value_bytes = sum(_form_of(column.rows).row_bytes for column in self._edge_columns)
-        row_bytes = _form_of(self._rows).row_bytes
-        for form, degrees in zip(self._forms, self._degrees, strict=True):
-            # Ids and rows of the batches that wait, and at the layer messages and their copies.
-            edge_bytes = (AHEAD + 2) * (24 + row_bytes + value_bytes) + 52
-            edge_bytes += 3 * max(row_bytes, form.row_bytes)
-            node, degree = degrees.largest
-            if (degree + 1) * edge_bytes > max(room, needed):
-                needed, largest = (degree + 1) * edge_bytes, (node, degree)
-            limit = room // edge_bytes
-            if self._options.batch_size is None:
-                limit = min(limit, _limit_of(row_bytes))
-            limits.append(limit)
-            row_bytes = form.row_bytes
+        largest: tuple[int, str, int] = (0, "", 0)
+        before = {name: _form_of(rows) for name, rows in self._rows.items()}
+        for forms, degrees in zip(self._forms, self._degrees, strict=True):
+            limits_of_layer: dict[str, int] = {}
+            for name, form in forms.items():
+                row_bytes, value_bytes = self._widest(name, before)
+                # Ids and rows of the batches that wait, and at the layer messages and their copies.
+                edge_bytes = (AHEAD + 2) * (24 + row_bytes + value_bytes) + 52
+                edge_bytes += 3 * max(row_bytes, form.row_bytes)
+                node, degree = degrees[name].largest
+                if (degree + 1) * edge_bytes > max(room, needed):
+                    needed, largest = (degree + 1) * edge_bytes, (node, name, degree)
+                limit = room // edge_bytes
+                if self._options.batch_size is None:
+                    limit = min(limit, _limit_of(row_bytes))
+                limits_of_layer[name] = limit
+            limits.append(limits_of_layer)
+            before = forms
         if needed:
+            node, name, degree = largest
+            of_type = f" of {name!r}" if self._schema.is_typed else ""
             raise InvalidArgumentError(
-                f"{self._options.budget} is too small for node {largest[0]}, which has "
-                f"{largest[1]:,} neighbours: the least is {(-(-needed * 8 // 3) >> 20) + 1}M, or "
+                f"{self._options.budget} is too small for node {node}{of_type}, which has "
+                f"{degree:,} neighbours: the least is {(-(-needed * 8 // 3) >> 20) + 1}M, or "
                 "take some of them, num_neighbors="
             )
         return limits
 
-    def _check_disk(self, journal: Journal, layer: int, rows: int) -> None:
+    def _widest(self, node_type: str, forms: _Forms) -> tuple[int, int]:
+        """Return the most bytes of a row, and of an edge's values, in batches of a type."""
+        kinds = [kind for kind in self._schema.edge_types if kind[2] == node_type]
+        sources = {node_type, *(kind[0] for kind in kinds)}
+        values = [
+            sum(
+                _form_of(column.rows).row_bytes
+                for column in self._edge_columns
+                if column.kind == kind
+            )
+            for kind in kinds
+        ]
+        rows = [form.row_bytes for name, form in forms.items() if name in sources]
+        return max(rows, default=0), max(values, default=0)
+
+    def _check_disk(self, journal: Journal, state: Mapping[str, Any]) -> None:
         """Raise DiskFullError if the files of the layers that are left do not fit."""
-        count = self._graph.num_nodes
-        sizes = [0, *(count * form.row_bytes for form in self._forms)]
+        layer = state["layer"]
+        sizes = [0, *(sum(self._file_bytes(forms).values()) for forms in self._forms)]
         pairs = [a + b for a, b in zip(sizes[layer:], sizes[layer + 1 :], strict=False)]
-        present = sizes[layer] + rows * (self._forms[layer].row_bytes if pairs else 0)
+        present = sizes[layer]
+        if pairs:
+            by_type = self._file_bytes(self._forms[layer])
+            for name, size in by_type.items():
+                if name == state.get("type", name):
+                    present += state["rows"] * self._forms[layer][name].row_bytes
+                    break
+                present += size
         needed = max(pairs, default=0) - present
         free = shutil.disk_usage(journal.folder).free
         if needed > free:
@@ -230,54 +341,93 @@ class Embedding:
                 journal.folder,
             )
 
+    def _file_bytes(self, forms: _Forms) -> dict[str, int]:
+        """Return the bytes of all rows of a layer by node type."""
+        return {name: self._counts[name] * form.row_bytes for name, form in forms.items()}
+
     # ---- the layers ------------------------------------------------------------------------
 
-    def _batches(self, number: int, rows: RowSource) -> LayerBatches:
+    def _batches(self, number: int, rows: Mapping[str, RowSource], node_type: str) -> LayerBatches:
         key = mix_key(self._options.seed, number)
         fanout = self._options.fanouts[number]
-        return LayerBatches(self._graph, rows, self._edge_columns, fanout, key)
+        return LayerBatches(self._graph, rows, self._edge_columns, fanout, key, node_type)
 
-    def _run_layer(self, journal: Journal, number: int, begin: int, limit: int) -> None:
-        form, layer, count = self._forms[number], self._layers[number], self._graph.num_nodes
-        if number > 1:
+    def _run_layer(
+        self, journal: Journal, number: int, limits: Mapping[str, int], node_type: str | None,
+        begin: int,
+    ) -> None:  # fmt: skip
+        """Make the files of a layer, of one type after the other.
+
+        Args:
+            journal: the record.
+            number: the layer.
+            limits: nodes and edges that a batch may have by node type.
+            node_type: the type to begin with; None: the first one.
+            begin: rows that this type has already.
+        """
+        for name in self._forms[number - 2] if number > 1 else ():
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(journal.path(_name(number - 2)))  # nobody reads it any more
+                os.unlink(self._path(journal, number - 2, name))  # nobody reads it any more
+        names = list(self._forms[number])
+        names = names[0 if node_type is None else names.index(node_type) :]
+        with contextlib.ExitStack() as stack:
+            rows: Mapping[str, RowSource] = self._rows
+            if number:
+                rows = self._open(journal, number - 1, stack)
+            for name, following in zip(names, [*names[1:], None], strict=True):
+                after = {"layer": number + 1, "rows": 0}
+                if following is not None:
+                    after = self._state(number, following, 0)
+                self._run_type(journal, number, name, rows, limits[name], begin, after)
+                begin = 0
+
+    def _state(self, number: int, node_type: str, rows: int) -> dict[str, Any]:
+        """Return what is recorded of a layer that has so many rows of a type."""
+        named = {"type": node_type} if self._schema.is_typed else {}
+        return {"layer": number, **named, "rows": rows}
+
+    def _run_type(
+        self, journal: Journal, number: int, node_type: str, rows: Mapping[str, RowSource],
+        limit: int, begin: int, after: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """Make the file of a layer for the nodes of a type.
+
+        Args:
+            journal: the record.
+            number: the layer.
+            node_type: the type.
+            rows: rows that the layer reads, by node type.
+            limit: nodes and edges of a batch.
+            begin: rows that are there already.
+            after: what is recorded when all are.
+        """
+        form, layer = self._forms[number][node_type], self._layers[number]
+        count, is_typed = self._counts[node_type], self._schema.is_typed
         convert = self._options.dtype is not None and number == len(self._layers) - 1
         batch_size = self._options.batch_size or count + 1
-        ranges = cut(self._degrees[number], begin, batch_size, limit)
-        report = self._show(f"Layer {number + 1} of {len(self._layers)}", "nodes")
+        ranges = cut(self._degrees[number][node_type], begin, batch_size, limit)
+        title = f"Layer {number + 1} of {len(self._layers)}"
+        report = self._show(f"{title}, {node_type}" if is_typed else title, "nodes")
         with contextlib.ExitStack() as stack:
-            rows = self._rows
-            if number:
-                rows = stack.enter_context(self._open(journal, number - 1))
-            path = journal.path(_name(number))
+            path = self._path(journal, number, node_type)
             file = stack.enter_context(LayerFile(path, (count, *form.row_shape), form.dtype, begin))
             batches = stack.enter_context(
-                self._batches(number, rows).of(
+                self._batches(number, rows, node_type).of(
                     ranges, min(batch_size, limit), self._num_planned(limit)
                 )
             )
             recorded = time.monotonic()
             for batch in batches:
-                result = layer(batch)
-                self._check_rows(number, result, batch, None if convert else form)
+                result: Any = layer(batch)
+                self._check_rows(number, node_type, result, batch, None if convert else form)
                 file.append(result.astype(form.dtype) if convert else result)
                 report(file.rows, count)
                 if time.monotonic() - recorded >= RECORD_SECONDS and file.rows < count:
-                    self._record(journal, file, layer=number, rows=file.rows)
+                    self._record(journal, file, self._state(number, node_type, file.rows))
                     recorded = time.monotonic()
-            self._record(journal, file, layer=number + 1, rows=0)
+            self._record(journal, file, after)
 
-    def _num_planned(self, limit: int) -> int:
-        """Return how many samples are drawn before the rows of the first are fetched."""
-        return min(_PLANNED, self._options.budget.limit // 8 // (2 * _SAMPLE_BYTES * limit))
-
-    def _open(self, journal: Journal, number: int) -> FeatureTable:
-        """Open the rows that a layer has returned: in memory if they fit, else through a cache."""
-        half = self._options.budget.limit // 2
-        return FeatureTable.load(journal.path(_name(number)), "auto", memory_budget=half)
-
-    def _record(self, journal: Journal, file: LayerFile, **state: int) -> None:
+    def _record(self, journal: Journal, file: LayerFile, state: dict[str, Any]) -> None:
         for before in self._command["inputs"]:
             if os.path.exists(before["path"]) and input_state(before["path"]) != before:
                 raise FileChangedError(
@@ -286,13 +436,96 @@ class Embedding:
         file.sync()
         journal.record(**state)
 
-    def _place(self, journal: Journal, out: str) -> None:
+    def _num_planned(self, limit: int) -> int:
+        """Return how many samples are drawn before the rows of the first are fetched."""
+        return min(_PLANNED, self._options.budget.limit // 8 // (2 * _SAMPLE_BYTES * limit))
+
+    def _open(
+        self, journal: Journal, number: int, stack: contextlib.ExitStack
+    ) -> dict[str, FeatureTable]:
+        """Open the rows that a layer has returned: in memory if they fit, else through caches.
+
+        Half of the budget is for them; what small ones leave of their share is for the others.
+        """
+        room, sizes = self._options.budget.limit // 2, self._file_bytes(self._forms[number])
+        tables: dict[str, FeatureTable] = {}
+        for count, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
+            share = max(room // (len(sizes) - count), _LEAST_CACHE)
+            path = self._path(journal, number, name)
+            tables[name] = stack.enter_context(FeatureTable.load(path, "auto", memory_budget=share))
+            room = max(room - min(share, sizes[name]), 0)
+        return {name: tables[name] for name in sizes}
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def _path(self, journal: Journal, number: int, node_type: str) -> str:
+        """Return the file of a layer for the nodes of a type."""
+        named = f"-{_file_name(node_type)}" if self._schema.is_typed else ""
+        return journal.path(f"layer-{number}{named}.npy")
+
+    def _output(self, out: str, node_type: str) -> str:
+        is_typed = self._schema.is_typed
+        return os.path.join(out, f"{_file_name(node_type)}.npy") if is_typed else out
+
+    def _place(self, journal: Journal, outputs: Mapping[str, str]) -> None:
         with native.FileSet() as files:
-            source = journal.path(_name(len(self._layers) - 1))
-            files.add(PlacedFile(source, out)).finish()
+            for name, out in outputs.items():
+                source = self._path(journal, len(self._layers) - 1, name)
+                files.add(PlacedFile(source, out)).finish()
             journal.record(**{**journal.state, "placed": True})
             files.commit()
-        journal.finish([out], {})
+        journal.finish([*outputs.values()], {})
+
+
+@contextlib.contextmanager
+def _folder(path: str) -> Iterator[None]:
+    """Make a folder for a ``with`` block, after which it goes again if it is empty."""
+    is_new = not os.path.isdir(path)
+    if is_new:
+        if os.path.lexists(path):
+            raise StorageError(
+                errno.ENOTDIR,
+                f"{path}: is no folder: vectors of several types are files in a folder", path,
+            )  # fmt: skip
+        check_outputs([path], [], False)
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            raise storage_error(error, path) from None
+    try:
+        yield
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+
+
+def _file_name(node_type: str) -> str:
+    """Return the name of a type as that of a file: ``a/b`` is ``a%2Fb``."""
+    return node_type.replace("%", "%25").replace("/", "%2F")
+
+
+def _describe_forms(batch: Any) -> str:
+    """Return the forms of the rows of a batch, for messages."""
+    if isinstance(batch, Batch):
+        return f"of shape {batch.node_attrs['x'].shape[1:]} and {batch.node_attrs['x'].dtype}"
+    forms = (f"{name!r}: shape {x.shape[1:]} and {x.dtype}" for name, x in batch.x.items())
+    return f"of {', '.join(forms) or 'no type'}"
+
+
+def _with_zeros(batch: Any, forms: _Forms) -> Any:
+    """Return a batch with rows of zeros, as a layer returns them."""
+    nodes = batch.subgraph.node
+    by_type = {
+        name: {
+            "x": np.zeros(
+                (len(nodes[name] if isinstance(nodes, dict) else nodes), *form.row_shape),
+                form.dtype,
+            )
+        }
+        for name, form in forms.items()
+    }
+    return replace(batch, node_attrs=by_type if isinstance(nodes, dict) else by_type[NODE])
 
 
 def _limit_of(row_bytes: int) -> int:
@@ -305,13 +538,9 @@ def _form_of(rows: RowSource) -> _Form:
     return _Form(rows.row_shape, gathered_dtype(rows))
 
 
-def _name(number: int) -> str:
-    return f"layer-{number}.npy"
-
-
 def describe_command(
-    layers: Sequence[Layer], graph: HomogeneousGraph, at: Any, rows: RowSource,
-    options: Options, edge_columns: Sequence[Column],
+    layers: Sequence[Layer], graph: AnyGraph, at: AnyGraph,
+    rows: RowSource | Mapping[str, RowSource], options: Options, edge_columns: Sequence[Column],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what decides the output, for work that is to go on.
 
@@ -319,22 +548,30 @@ def describe_command(
         layers: the layers.
         graph: the graph that was given.
         at: that graph at its moment.
-        rows: what the first layer reads.
+        rows: what the first layer reads, of a typed graph by node type.
         options: checked options.
         edge_columns: attributes of edges that batches carry.
     """
-    files = [path for path in (graph.path, rows.path) if path and os.path.isfile(path)]
+    rows, typed = rows_by_type(rows), as_typed(at)
+    paths = (graph.path, *(of_type.path for of_type in rows.values()))
+    files = [path for path in paths if path and os.path.isfile(path)]
     lists = describe_graph(graph, describe_commit(graph, at) if graph.is_live else None)
     if not graph.is_live and graph.native_snapshot is not None:  # a snapshot of one that is
-        lists["commit"] = str(at.lsn or at.commit)
+        snapshot: Any = at
+        lists["commit"] = str(snapshot.lsn or snapshot.commit)
     of_commit = at.native_snapshot is not None  # whose number tells what its lists and rows are
-    if not of_commit and at.path is None and at.storage == "memory":
-        lists["all lists"] = _hash_all_lists(at)
-    is_own = of_commit and any(rows is attr for attr in at.node_attrs.values())
+    if not of_commit and at.path is None and getattr(at, "storage", "") == "memory":
+        lists["all lists"] = _hash_all_lists(typed)
+
+    def describe_features(node_type: str, of_type: RowSource) -> str:
+        attrs = typed[node_type].node_attrs.values()
+        return _describe_rows(of_type, not (of_commit and any(of_type is attr for attr in attrs)))
+
+    features = {name: describe_features(name, of_type) for name, of_type in rows.items()}
     return {
         "version": _VERSION, "inputs": [input_state(path) for path in dict.fromkeys(files)],
         "graph": lists,
-        "features": _describe_rows(rows, not is_own),
+        "features": features if graph.is_typed else features[NODE],
         "layers": [
             {
                 "name": name_of(layer),
@@ -342,22 +579,30 @@ def describe_command(
             }
             for layer in layers
         ],
-        "num_neighbors": list(options.fanouts), "seed": options.seed,
-        "dtype": str(options.dtype),
+        "num_neighbors": [
+            {str(kind): number for kind, number in fanout.items()}
+            if isinstance(fanout, Mapping) else fanout
+            for fanout in options.fanouts
+        ],
+        "seed": options.seed, "dtype": str(options.dtype),
         "edge_attrs": {
-            column.name: _describe_rows(column.rows, not of_commit) for column in edge_columns
+            f"{column.name} of {column.kind}" if graph.is_typed else column.name:
+                _describe_rows(column.rows, not of_commit)
+            for column in edge_columns
         },
     }  # fmt: skip
 
 
-def _hash_all_lists(graph: Any) -> str:
+def _hash_all_lists(graph: HeterogeneousGraph) -> str:
     """Return a hash of all lists of in-edges."""
-    key, topology = 0, graph.topology("csc")
-    for start in range(0, graph.num_nodes, _COMPARED):
-        nodes = np.arange(start, min(start + _COMPARED, graph.num_nodes))
-        key = mix_key(
-            key, hash_ids(graph.in_degrees(nodes)), hash_ids(topology.neighbors(nodes)[0])
-        )
+    key = 0
+    for edges in (graph[kind] for kind in graph.edge_types):
+        topology = edges.topology("csc")
+        for start in range(0, edges.num_dst, _COMPARED):
+            nodes = np.arange(start, min(start + _COMPARED, edges.num_dst))
+            key = mix_key(
+                key, hash_ids(edges.in_degrees(nodes)), hash_ids(topology.neighbors(nodes)[0])
+            )
     return f"{key:016x}"
 
 

@@ -26,7 +26,7 @@ from aethergraph._torch.layers import (
     split_steps,
 )
 from aethergraph.dgl.storage import GraphStorage
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def embed(
         The output, mapped.
 
     Raises:
-        UnsupportedError: no list; a convolution over several hops, or one that keeps what it
+        UnsupportedError: no list; a graph of several types; a convolution over several hops, or one that keeps what it
             computed for another graph.
         InvalidArgumentError: convolutions take no such values of edges; lazy parameters; a graph of
             DGL's; or as :func:`aethergraph.inference.embed`.
@@ -105,6 +105,11 @@ def embed(
     if isinstance(graph, dgl.DGLGraph):
         raise InvalidArgumentError("graph is a DGLGraph: from_dgl(graph) makes one of ours")
     source: Any = graph.graph if isinstance(graph, GraphStorage) else graph
+    if getattr(source, "is_typed", False):
+        raise UnsupportedError(
+            "graph has several types of nodes: aethergraph.dgl.embed takes graphs of one; give "
+            "functions of typed batches to aethergraph.inference.embed"
+        )
     name = as_text(edge_weight, "edge_weight")
     values = {} if name is None else {"edge_weight": name}
     items = items_of(model)
@@ -116,11 +121,12 @@ def embed(
         kind = type(steps.conv).__name__
         layers.append(TorchLayer(kind, steps.all, _call(steps, place), values, place))
     with evaluating(modules):
-        return embed_layers(
+        table: FeatureTable = embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=[*values.values()], memory_budget=memory_budget, dtype=dtype_of(dtype),
             seed=seed, force=force, restart=restart, stages=stages, remark=remark,
         )  # fmt: skip
+    return table
 
 
 def _call(steps: Steps, device: torch.device) -> Call:

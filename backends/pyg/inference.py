@@ -124,6 +124,8 @@ def embed(
         raise InvalidArgumentError(
             "graph is a pair of stores: give the graph that they are of, and its rows as features"
         )
+    if getattr(source, "is_typed", False):
+        raise UnsupportedError("graph has several types of nodes: embed takes graphs of one")
     names = {"edge_weight": as_text(edge_weight, "edge_weight")}
     names["edge_attr"] = as_text(edge_attr, "edge_attr")
     values = {option: name for option, name in names.items() if name is not None}
@@ -133,12 +135,13 @@ def embed(
     calls = _basic_calls(model, values, place) if items == [model] else _calls(items, values, place)
     layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
     with evaluating(modules):
-        return embed_layers(
+        table: FeatureTable = embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
             dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, stages=stages,
             remark=remark,
         )  # fmt: skip
+    return table
 
 
 #: Name, steps and call of a layer.
