@@ -22,6 +22,7 @@ from aethergraph._checks.options import shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference.fingerprints import describe_attributes, describe_function
+from aethergraph.loading import HeteroBatch
 from aethergraph.loading.state import describe
 from aethergraph.sampling.keys import hash_name
 
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from aethergraph.loading import Batch
 
 __all__ = [
-    "Call", "Steps", "TorchLayer", "check_values", "dtype_of", "evaluating", "items_of",
+    "INSTEAD", "Call", "Steps", "TorchLayer", "check_values", "dtype_of", "evaluating", "items_of",
     "on_device", "place_modules", "split_steps",
 ]  # fmt: skip
 
-_INSTEAD = (
+#: What to give for a model whose layers cannot be told apart.
+INSTEAD = (
     "give the list of its convolutions with what stands between them, or functions of batches to "
     "aethergraph.inference.embed"
 )
@@ -49,29 +51,33 @@ class TorchLayer:
 
     Args:
         name: its name in messages.
-        steps: what it is made of, for the fingerprint.
-        call: computes it.
+        steps: what it is made of, for the fingerprint; texts stand for themselves.
+        call: computes it, of rows, the batch, and values of edges by name; for typed batches rows
+            and values are by type, and None is a type without rows.
         values: attributes of edges by the argument that they are given as.
         device: where it computes.
     """
 
     def __init__(
-        self, name: str, steps: Sequence[Any], call: Call, values: Mapping[str, str],
-        device: torch.device,
+        self, name: str, steps: Sequence[Any], call: Callable[[Any, Any, Any], Tensor | None],
+        values: Mapping[str, str], device: torch.device,
     ) -> None:  # fmt: skip
         self.__qualname__ = name
         self.fingerprint = "; ".join(map(_describe_step, steps))
         self._call, self._values, self._device = call, values, device
 
-    def __call__(self, batch: Batch) -> NDArray[Any]:
+    def __call__(self, batch: Batch | HeteroBatch) -> NDArray[Any] | None:
         """Return the rows of the first nodes of a batch."""
-        values = {
-            option: on_device(batch.edge_attrs[name], self._device)
-            for option, name in self._values.items()
-        }
-        rows = self._call(on_device(batch.node_attrs["x"], self._device), batch, values)
-        result: NDArray[Any] = rows.cpu().numpy()
-        return result
+
+        def on(attrs: Any, name: str) -> Any:
+            if isinstance(batch, HeteroBatch):
+                with_name = {kind: rows[name] for kind, rows in attrs.items() if name in rows}
+                return {kind: on_device(rows, self._device) for kind, rows in with_name.items()}
+            return on_device(attrs[name], self._device)
+
+        values = {option: on(batch.edge_attrs, name) for option, name in self._values.items()}
+        rows = self._call(on(batch.node_attrs, "x"), batch, values)
+        return None if rows is None else rows.cpu().numpy()
 
 
 def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
@@ -112,7 +118,7 @@ def items_of(model: Any) -> list[Any]:
     if isinstance(model, (list, tuple, torch.nn.Sequential, torch.nn.ModuleList)):
         return list(model)
     raise UnsupportedError(
-        f"model is a {type(model).__name__}, whose layers cannot be told apart: {_INSTEAD}"
+        f"model is a {type(model).__name__}, whose layers cannot be told apart: {INSTEAD}"
     )
 
 
@@ -137,7 +143,7 @@ def split_steps(items: Sequence[Any], is_conv: Callable[[Any], bool], noun: str)
             raise InvalidArgumentError(f"model[{number}] = {shown(item)} is no function of rows")
         elif isinstance(item, Module) and any(map(is_conv, item.modules())):
             raise UnsupportedError(
-                f"model[{number}] is a {type(item).__name__} around convolutions: {_INSTEAD}"
+                f"model[{number}] is a {type(item).__name__} around convolutions: {INSTEAD}"
             )
         else:
             (layers[-1].after if layers else before).append(item)
@@ -220,6 +226,8 @@ def evaluating(modules: Sequence[Module]) -> Iterator[None]:
 
 
 def _describe_step(step: Any) -> str:
+    if isinstance(step, str):
+        return f"text of hash {hash_name(step):016x}"
     if not isinstance(step, Module):
         return describe_function(step)
     options = " ".join(

@@ -97,8 +97,8 @@ def embed(
         The output, mapped.
 
     Raises:
-        UnsupportedError: no list; a graph of several types; a convolution over several hops, or one that keeps what it
-            computed for another graph.
+        UnsupportedError: no list; a graph of several types; a convolution over several hops, or one
+            that keeps what it computed for another graph.
         InvalidArgumentError: convolutions take no such values of edges; lazy parameters; a graph of
             DGL's; or as :func:`aethergraph.inference.embed`.
     """

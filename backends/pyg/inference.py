@@ -7,15 +7,15 @@ Source followed: ``torch_geometric/nn/models/basic_gnn.py`` (``BasicGNN.inferenc
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 from torch.nn import Module
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import ChebConv, MessagePassing
+from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from aethergraph._checks.options import as_text
@@ -33,6 +33,8 @@ from aethergraph._torch.layers import (
 )
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
+from aethergraph.pyg._convolutions import ends_of, why_not
+from aethergraph.pyg._typed_layers import graph_parts, list_parts
 from aethergraph.pyg.data import graph_from_data
 
 if TYPE_CHECKING:
@@ -47,9 +49,6 @@ if TYPE_CHECKING:
     from aethergraph.protocols import FeatureSource, HomogeneousGraph
 
 __all__ = ["embed"]
-
-#: Norms that look at other nodes, whichever are in the batch.
-_ACROSS_NODES = ("GraphNorm", "GraphSizeNorm", "PairNorm", "MeanSubtractionNorm")
 
 
 def embed(
@@ -124,15 +123,20 @@ def embed(
         raise InvalidArgumentError(
             "graph is a pair of stores: give the graph that they are of, and its rows as features"
         )
-    if getattr(source, "is_typed", False):
-        raise UnsupportedError("graph has several types of nodes: embed takes graphs of one")
     names = {"edge_weight": as_text(edge_weight, "edge_weight")}
     names["edge_attr"] = as_text(edge_attr, "edge_attr")
     values = {option: name for option, name in names.items() if name is not None}
-    items = [model] if isinstance(model, BasicGNN) else items_of(model)
+    is_typed = bool(getattr(source, "is_typed", False))
+    is_whole = isinstance(model, (GraphModule if is_typed else BasicGNN))
+    if is_typed and isinstance(model, BasicGNN):
+        raise UnsupportedError(
+            f"model is a {type(model).__name__}, of one type, and the graph has many: "
+            "to_hetero(model, graph.metadata()) is one for them"
+        )
+    items = [model] if is_whole else items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
-    place = place_modules(modules, device, _why_not)
-    calls = _basic_calls(model, values, place) if items == [model] else _calls(items, values, place)
+    place = place_modules(modules, device, why_not)
+    calls = _MAKERS[is_typed, is_whole](model if is_whole else items, values, place)
     layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
     with evaluating(modules):
         table: FeatureTable = embed_layers(
@@ -163,7 +167,7 @@ def _basic_calls(model: Any, values: Mapping[str, str], device: torch.device) ->
 
 
 def _basic_call(model: Any, number: int, conv: Module, device: torch.device) -> Call:
-    ends_of = _ends_of(conv)
+    ends = ends_of(conv)
 
     def call(x: Tensor, batch: Batch, values: dict[str, Tensor]) -> Tensor:
         # inference_per_layer() hands no values of edges on.
@@ -173,7 +177,7 @@ def _basic_call(model: Any, number: int, conv: Module, device: torch.device) -> 
         count = batch.batch_size
         try:
             edge_index = on_device(batch.edge_index, device)
-            rows: Tensor = model.inference_per_layer(number, ends_of(x, count), edge_index, count)
+            rows: Tensor = model.inference_per_layer(number, ends(x, count), edge_index, count)
         finally:
             hook.remove()
         return rows
@@ -192,44 +196,19 @@ def _calls(
 
 
 def _list_call(steps: Steps, device: torch.device) -> Call:
-    ends_of = _ends_of(steps.conv)
+    ends = ends_of(steps.conv)
 
     def call(x: Tensor, batch: Batch, values: dict[str, Tensor]) -> Tensor:
         count, edge_index = batch.batch_size, on_device(batch.edge_index, device)
-        return steps.run(x, lambda x: steps.conv(ends_of(x, count), edge_index, **values)[:count])
+        return steps.run(x, lambda x: steps.conv(ends(x, count), edge_index, **values)[:count])
 
     return call
 
 
-def _ends_of(conv: Any) -> Callable[[Tensor, int], Any]:
-    """Return what makes the first argument of a convolution of rows.
-
-    It is the rows of sources, and those of the nodes whose rows are wanted, where the convolution
-    says that it takes both: others compute rows of all nodes, of which most are thrown away.
-    """
-    try:
-        kinds = typing.get_type_hints(conv.forward).get("x", Tensor)
-    except Exception:  # hints of others, of names that exist for type checkers alone
-        kinds = Tensor
-    if any(typing.get_origin(kind) is tuple for kind in typing.get_args(kinds)):
-        return lambda x, count: (x, x[:count])
-    return lambda x, count: x
-
-
-def _why_not(module: Module) -> str | None:
-    """Return why a module needs more than the neighbours of a node; None: it does not."""
-    name = type(module).__name__
-    if name in _ACROSS_NODES or (name == "LayerNorm" and getattr(module, "mode", "") == "graph"):
-        mode = " (mode='node' does not)" if name == "LayerNorm" else ""
-        return f"normalizes over all nodes{mode}"
-    if isinstance(module, MessagePassing):
-        if module.flow != "source_to_target":
-            return f"has flow = {module.flow!r}, so it looks at out-neighbours"
-        hops = [getattr(module, option, 1) for option in ("K", "num_layers")]
-        hops += getattr(module, "powers", [])
-        hops += [len(module.lins)] if isinstance(module, ChebConv) else []
-        if any(isinstance(count, int) and count > 1 for count in hops):
-            return f"follows {max(hops)} hops"
-        if getattr(module, "cached", False) is True:
-            return "keeps what it computes for the first graph (cached=True)"
-    return None
+#: What cuts models into layers, by whether the graph is typed, and the model no list.
+_MAKERS: dict[tuple[bool, bool], Callable[..., Iterator[tuple[str, list[Any], Any]]]] = {
+    (False, False): _calls,
+    (False, True): _basic_calls,
+    (True, False): list_parts,
+    (True, True): graph_parts,
+}

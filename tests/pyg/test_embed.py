@@ -15,7 +15,7 @@ from support.pyg import NUM_NODES, make_edges, make_graph, make_stores
 from support.recording import Interrupt, Recording
 from torch import Tensor
 from torch.nn.functional import leaky_relu
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.nn import (
     GAT,
     GCN,
@@ -307,11 +307,6 @@ def test_what_cannot_be_is_named(
     assert os.listdir(tmp_path) == []
 
 
-def test_stores_and_typed_data_are_named(tmp_path: Path) -> None:
+def test_stores_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="pair of stores: give the graph that they are"):
         embed([SAGE], make_stores(), tmp_path / "h.npy")  # type: ignore[arg-type]
-    data = HeteroData()
-    data["a"].x = X
-    data["a", "to", "a"].edge_index = EDGES
-    with pytest.raises(UnsupportedError, match="graph has several types of nodes"):
-        embed([SAGE], data, tmp_path / "h.npy")  # type: ignore[arg-type]
