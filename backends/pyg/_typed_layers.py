@@ -154,10 +154,10 @@ def _of_seeds(conv: Any, kinds: Sequence[EdgeType], count: int) -> Iterator[None
     """
 
     def before(module: Any, args: Any) -> Any:
-        x, *others = args
+        x, *more = args
         if isinstance(x, tuple):
-            return (x[0], None if x[1] is None else x[1][:count]), *others
-        return ends_of(module)(x, count), *others
+            return (x[0], None if x[1] is None else x[1][:count]), *more
+        return ends_of(module)(x, count), *more
 
     with ExitStack() as stack:
         for kind in kinds if isinstance(conv, HeteroConv) else ():
@@ -236,6 +236,7 @@ class _Calls:
     def __init__(self, model: GraphModule) -> None:
         self.model = model
         self.options: set[str] = set()
+        self._checked: set[tuple[Node, int, bool]] = set()
         *nodes, output = model.graph.nodes
         results = output.args[0]
         if not isinstance(results, dict):
@@ -248,8 +249,8 @@ class _Calls:
         for node in nodes:
             inputs = [self._depths[before] for before in self.inputs(node)]
             self._depths[node] = max(inputs, default=0) + (node in self.convs)
-        wanted = {name: node for name, node in results.items() if isinstance(node, Node)}
-        count = max((self._depths[node] for node in wanted.values()), default=0)
+        returned = {name: node for name, node in results.items() if isinstance(node, Node)}
+        count = max((self._depths[node] for node in returned.values()), default=0)
         if not count:
             raise InvalidArgumentError(
                 "model has no convolution (torch_geometric.nn.MessagePassing)"
@@ -260,7 +261,7 @@ class _Calls:
                 rows[place[1]] = node
         between = [self._rows_before(number) for number in range(1, count)]
         self.reads: list[dict[str, Node]] = [rows, *between]
-        self.returns: list[dict[str, Node]] = [*between, wanted]
+        self.returns: list[dict[str, Node]] = [*between, returned]
         for number, by_type in enumerate(self.returns):
             for name, node in by_type.items():
                 self._check(node, number, name, is_source=False)
@@ -362,6 +363,9 @@ class _Calls:
             node_type: type of the rows that it makes.
             is_source: True for rows of neighbours, False for those of nodes that edges end at.
         """
+        if (node, number, is_source) in self._checked:
+            return
+        self._checked.add((node, number, is_source))
         for name, before in self.reads[number].items():
             if node is before:
                 if name != node_type:
@@ -385,8 +389,8 @@ class _Calls:
                 raise _skipping(node, f"layer {self._depths[node] - 1}", number)
             self._check(conv.source, number, conv.kind[0], is_source=True)
             self._check(conv.target, number, conv.kind[2], is_source=False)
-            others = map_arg((node.args[2:], node.kwargs), self.resolve)
-            map_arg(others, lambda other: self._check(other, number, node_type, False))
+            values = map_arg((node.args[2:], node.kwargs), self.resolve)
+            map_arg(values, lambda value: self._check(value, number, node_type, False))
             return
         if node.op not in ("call_module", "call_function", "call_method"):
             raise _unknown_graph(f"it has a {node.op}")
@@ -418,13 +422,13 @@ def _skipping(node: Node, origin: str, number: int) -> UnsupportedError:
 
 
 def _graph_call(calls: _Calls, number: int, device: torch.device) -> TypedCall:
-    wanted = calls.returns[number]
+    returned = calls.returns[number]
 
     def call(x: Rows, batch: HeteroBatch, values: Values) -> Tensor | None:
         (name,) = batch.seeds
-        if name not in wanted:
+        if name not in returned:
             return None
-        rows: Tensor = _Results(calls, number, x, batch, values, device).of(wanted[name], False)
+        rows: Tensor = _Results(calls, number, x, batch, values, device).of(returned[name], False)
         return rows
 
     return call
@@ -452,8 +456,8 @@ class _Results:
         for name, node in calls.reads[number].items():
             if name in x:
                 self._known[node, True] = x[name]
-                if name in batch.seeds:
-                    self._known[node, False] = x[name][: self._count]
+                if name in batch.seeds:  # a copy: some functions write to what they are given
+                    self._known[node, False] = x[name][: self._count].clone()
 
     def of(self, node: Node, is_source: bool) -> Any:
         """Return the result of a call.

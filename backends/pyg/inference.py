@@ -43,25 +43,24 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
 
-    from aethergraph import FeatureTable
     from aethergraph.convert.result import Stages
     from aethergraph.loading import Batch
-    from aethergraph.protocols import FeatureSource, HomogeneousGraph
+    from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource
 
 __all__ = ["embed"]
 
 
 def embed(
     model: Module | Sequence[Any],
-    graph: HomogeneousGraph | Data,
+    graph: AnyGraph | Data | HeteroData,
     out: str | os.PathLike[str],
     *,
-    features: FeatureSource | ArrayLike | None = None,
+    features: FeatureSource | ArrayLike | Mapping[str, FeatureSource | ArrayLike] | None = None,
     edge_weight: str | None = None,
     edge_attr: str | None = None,
     device: torch.device | str | None = None,
     batch_size: int | None = None,
-    num_neighbors: int | Sequence[int] | None = None,
+    num_neighbors: int | Sequence[int] | Mapping[EdgeType, int | Sequence[int]] | None = None,
     memory_budget: int | str | None = None,
     dtype: str | np.dtype[Any] | torch.dtype | None = None,
     seed: int = 0,
@@ -69,7 +68,7 @@ def embed(
     restart: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
-) -> FeatureTable:
+) -> Any:
     """Compute a vector for every node with a trained model, layer by layer, into a ``.npy`` file.
 
     What ``model.inference(loader)`` of PyG returns, for graphs and features of any size::
@@ -80,6 +79,12 @@ def embed(
     :func:`aethergraph.inference.embed` says how the work goes on after a kill, and has the other
     arguments. The model is called in ``eval`` mode and without gradients; its modes come back.
 
+    A graph of many types needs a model of many types, whose rows are those of the model over the
+    whole graph. ``out`` is then a folder with a file for each type that the model returns::
+
+        model = to_hetero(GraphSAGE((-1, -1), 64, num_layers=2, out_channels=32), graph.metadata())
+        tables = embed(model, graph, "vectors")                 # {"paper": table, "author": table}
+
     ``GCNConv`` counts degrees in the batch that it gets, where nodes that are only neighbours have
     no edges. Its rows are those of ``model.inference`` with batches of the same ``batch_size``, and
     differ from those of ``model(x, edge_index)`` for all nodes at once. For the latter, give the
@@ -89,12 +94,17 @@ def embed(
     Args:
         model: a model of PyG's ``BasicGNN`` family (``GCN``, ``GraphSAGE``, ``GAT``, ``GIN``...),
             or a list of convolutions and what stands between them, each a function of rows:
-            ``[conv1, torch.relu, conv2]``.
-        graph: a graph of ours, or a ``Data``.
+            ``[conv1, torch.relu, conv2]``. Of a graph of many types a model that ``to_hetero`` made
+            of either kind or of a module of yours, or a list of ``HeteroConv`` and ``HGTConv``, in
+            which functions whose first argument ends in ``_dict`` get rows by type, and a
+            ``ModuleDict`` has a module for each type.
+        graph: a graph of ours, a ``Data`` or a ``HeteroData``.
         out: as ``out`` of :func:`aethergraph.inference.embed`.
-        features: what the first layer reads, a row for each node; None: the ``x`` of the graph.
+        features: what the first layer reads, a row for each node, of a typed graph by node type;
+            None: the ``x`` of the graph.
         edge_weight: name of the attribute of edges that convolutions get as ``edge_weight``;
-            ``"edge_weight"`` is the graph's own. None: they get none.
+            ``"edge_weight"`` is the graph's own. None: they get none. In typed graphs relations may
+            lack it.
         edge_attr: likewise as ``edge_attr``.
         device: where the layers run; the model is moved there. None: where its parameters are.
         batch_size: as in :func:`aethergraph.inference.embed`.
@@ -108,11 +118,13 @@ def embed(
         remark: as in :func:`aethergraph.inference.embed`.
 
     Returns:
-        The output, mapped.
+        The output, mapped, a :class:`aethergraph.FeatureTable`; of a typed graph a table by node
+        type.
 
     Raises:
         UnsupportedError: a model of another kind, or one whose layers need more than the neighbours
-            of a node: ``jk="cat"``, several hops in a convolution, norms over all nodes.
+            of a node: ``jk="cat"``, several hops in a convolution, norms over all nodes; a layer of
+            a typed model that needs the rows of two before it.
         InvalidArgumentError: convolutions do not take such values of edges; lazy parameters; or as
             :func:`aethergraph.inference.embed`.
     """
@@ -136,16 +148,23 @@ def embed(
     items = [model] if is_whole else items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
     place = place_modules(modules, device, why_not)
-    calls = _MAKERS[is_typed, is_whole](model if is_whole else items, values, place)
+    calls: Iterator[tuple[str, list[Any], Any]]
+    if isinstance(model, GraphModule) and is_whole:
+        calls = graph_parts(model, values, place)
+    elif is_typed:
+        calls = list_parts(items, values, place)
+    elif is_whole:
+        calls = _basic_calls(model, values, place)
+    else:
+        calls = _calls(items, values, place)
     layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
     with evaluating(modules):
-        table: FeatureTable = embed_layers(
+        return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
             dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, stages=stages,
             remark=remark,
         )  # fmt: skip
-    return table
 
 
 #: Name, steps and call of a layer.
@@ -203,12 +222,3 @@ def _list_call(steps: Steps, device: torch.device) -> Call:
         return steps.run(x, lambda x: steps.conv(ends(x, count), edge_index, **values)[:count])
 
     return call
-
-
-#: What cuts models into layers, by whether the graph is typed, and the model no list.
-_MAKERS: dict[tuple[bool, bool], Callable[..., Iterator[tuple[str, list[Any], Any]]]] = {
-    (False, False): _calls,
-    (False, True): _basic_calls,
-    (True, False): list_parts,
-    (True, True): graph_parts,
-}
