@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from aethergraph.loading import Batch
 
 __all__ = [
-    "INSTEAD", "Call", "Steps", "TorchLayer", "check_values", "dtype_of", "evaluating", "items_of",
+    "INSTEAD", "Call", "Steps", "TorchLayer", "apply_by_type", "arguments_of", "check_values",
+    "dtype_of", "evaluating", "items_of",
     "on_device", "place_modules", "split_steps",
 ]  # fmt: skip
 
@@ -152,10 +153,32 @@ def split_steps(items: Sequence[Any], is_conv: Callable[[Any], bool], noun: str)
     return layers
 
 
+def arguments_of(function: Any) -> list[str]:
+    """Return the names of the arguments of a module, or of a function; none if it does not say."""
+    try:
+        return [*inspect.signature(getattr(function, "forward", function)).parameters]
+    except (TypeError, ValueError):  # of torch, such as torch.relu
+        return []
+
+
+def apply_by_type(step: Any, x: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a step makes of rows by type.
+
+    It is a function of them if the name of its first argument ends in ``_dict``; a ``ModuleDict``
+    has a module for each type, without which it has no rows; others are functions of the rows of a
+    type.
+    """
+    if any(name.endswith("_dict") for name in arguments_of(step)[:1]):
+        return dict(step(x))
+    if isinstance(step, torch.nn.ModuleDict):
+        return {name: step[name](rows) for name, rows in x.items() if name in step}
+    return {name: step(rows) for name, rows in x.items()}
+
+
 def check_values(conv: Any, values: Mapping[str, str]) -> None:
     """Raise unless a convolution takes values of edges under these names of arguments."""
     for option in values:
-        if option not in inspect.signature(conv.forward).parameters:
+        if option not in arguments_of(conv):
             raise InvalidArgumentError(f"{type(conv).__name__} takes no {option}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from aethergraph._torch.layers import (
     Call,
     Steps,
     TorchLayer,
+    apply_by_type,
+    arguments_of,
     check_values,
     dtype_of,
     evaluating,
@@ -28,30 +30,32 @@ from aethergraph._torch.layers import (
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
+from dgl.nn import HeteroGraphConv
 
 if TYPE_CHECKING:
     import os
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from aethergraph import FeatureTable
     from aethergraph.convert.result import Stages
-    from aethergraph.loading import Batch
-    from aethergraph.protocols import FeatureSource, HomogeneousGraph
+    from aethergraph.loading import Batch, HeteroBatch
+    from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource
+
+    Ids = NDArray[np.int64]
 
 __all__ = ["embed"]
 
 
 def embed(
     model: Sequence[Any] | Module,
-    graph: HomogeneousGraph | GraphStorage,
+    graph: AnyGraph | GraphStorage,
     out: str | os.PathLike[str],
     *,
-    features: FeatureSource | ArrayLike | None = None,
+    features: FeatureSource | ArrayLike | Mapping[str, FeatureSource | ArrayLike] | None = None,
     edge_weight: str | None = None,
     device: torch.device | str | None = None,
     batch_size: int | None = None,
-    num_neighbors: int | Sequence[int] | None = None,
+    num_neighbors: int | Sequence[int] | Mapping[EdgeType, int | Sequence[int]] | None = None,
     memory_budget: int | str | None = None,
     dtype: str | np.dtype[Any] | torch.dtype | None = None,
     seed: int = 0,
@@ -59,7 +63,7 @@ def embed(
     restart: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
-) -> FeatureTable:
+) -> Any:
     """Compute a vector for every node with trained layers, one after the other, into a ``.npy``.
 
     ::
@@ -76,10 +80,13 @@ def embed(
     but with ``norm="right"``, or with ``norm="none"`` and the weights of ``EdgeWeightNorm``.
 
     Args:
-        model: convolutions of ``dgl.nn`` and what stands between them, each a function of rows.
-        graph: a graph of ours of one type, or a :class:`GraphStorage` of one.
-        out: as ``out`` of :func:`aethergraph.inference.embed`.
-        features: what the first layer reads, a row for each node; None: the ``x`` of the graph.
+        model: convolutions of ``dgl.nn`` and what stands between them, each a function of rows. Of
+            a graph of many types ``HeteroGraphConv``; functions whose first argument ends in
+            ``_dict`` get rows by type, and a ``ModuleDict`` has a module for each type.
+        graph: a graph of ours, or a :class:`GraphStorage` of one.
+        out: as ``out`` of :func:`aethergraph.inference.embed`: of a typed graph a folder.
+        features: what the first layer reads, a row for each node, of a typed graph by node type;
+            None: the ``x`` of the graph.
         edge_weight: name of the attribute of edges that convolutions get as ``edge_weight``;
             ``"edge_weight"`` is the graph's own. None: they get none.
         device: where the layers run; the modules are moved there. None: where they are.
@@ -94,54 +101,119 @@ def embed(
         remark: as in :func:`aethergraph.inference.embed`.
 
     Returns:
-        The output, mapped.
+        The output, mapped, a :class:`aethergraph.FeatureTable`; of a typed graph a table by node
+        type.
 
     Raises:
-        UnsupportedError: no list; a graph of several types; a convolution over several hops, or one
-            that keeps what it computed for another graph.
+        UnsupportedError: no list; a convolution over several hops, or one that keeps what it
+            computed for another graph; one of many types for a graph of one, or the other way.
         InvalidArgumentError: convolutions take no such values of edges; lazy parameters; a graph of
             DGL's; or as :func:`aethergraph.inference.embed`.
     """
     if isinstance(graph, dgl.DGLGraph):
         raise InvalidArgumentError("graph is a DGLGraph: from_dgl(graph) makes one of ours")
     source: Any = graph.graph if isinstance(graph, GraphStorage) else graph
-    if getattr(source, "is_typed", False):
-        raise UnsupportedError(
-            "graph has several types of nodes: aethergraph.dgl.embed takes graphs of one; give "
-            "functions of typed batches to aethergraph.inference.embed"
-        )
     name = as_text(edge_weight, "edge_weight")
     values = {} if name is None else {"edge_weight": name}
     items = items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
     place = place_modules(modules, device, _why_not)
     layers = []
+    is_typed = bool(getattr(source, "is_typed", False))
     for steps in split_steps(items, _is_conv, "a module of dgl.nn"):
-        check_values(steps.conv, values)
+        _check_conv(steps.conv, is_typed, values)
         kind = type(steps.conv).__name__
-        layers.append(TorchLayer(kind, steps.all, _call(steps, place), values, place))
+        call = (_typed_call if is_typed else _call)(steps, place)
+        layers.append(TorchLayer(kind, steps.all, call, values, place))
     with evaluating(modules):
-        table: FeatureTable = embed_layers(
+        return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=[*values.values()], memory_budget=memory_budget, dtype=dtype_of(dtype),
             seed=seed, force=force, restart=restart, stages=stages, remark=remark,
         )  # fmt: skip
-    return table
+
+
+def _check_conv(conv: Module, is_typed: bool, values: Mapping[str, str]) -> None:
+    """Raise for a convolution that is not of such graphs, or does not take such values."""
+    if isinstance(conv, HeteroGraphConv) != is_typed:
+        name = type(conv).__name__
+        raise UnsupportedError(
+            f"model has a {name}, of one type, and the graph has many: HeteroGraphConv({{relation: "
+            "convolution}) is one for them"
+            if is_typed
+            else f"model has a {name}, of many types, and the graph has one"
+        )
+    if not isinstance(conv, HeteroGraphConv):
+        check_values(conv, values)
+        return
+    for option in values:
+        if not any(option in arguments_of(module) for module in conv.mods.values()):
+            raise InvalidArgumentError(f"HeteroGraphConv takes no {option}")
 
 
 def _call(steps: Steps, device: torch.device) -> Call:
     def call(x: Tensor, batch: Batch, values: dict[str, Tensor]) -> Tensor:
         count, sample = batch.batch_size, batch.subgraph
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(np.bincount(sample.col, minlength=count), out=offsets[1:])
-        ids = on_device(offsets, device), on_device(sample.row, device)
         block = dgl.create_block(
-            ("csc", (*ids, ids[0].new_empty(0))),
+            _lists(sample.row, sample.col, count, device),
             num_src_nodes=len(sample.node), num_dst_nodes=count, device=device,
         )  # fmt: skip
         return steps.run(x, lambda x: steps.conv(block, x, **values))
 
     return call
+
+
+def _lists(row: Ids, col: Ids, count: int, device: torch.device) -> Any:
+    """Return edges to the first ``count`` nodes as lists of in-edges, for ``create_block``."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(col, minlength=count), out=offsets[1:])
+    ids = on_device(offsets, device), on_device(row, device)
+    return "csc", (*ids, ids[0].new_empty(0))
+
+
+def _typed_call(steps: Steps, device: torch.device) -> Any:
+    def call(
+        x: dict[str, Tensor], batch: HeteroBatch, values: dict[str, dict[EdgeType, Tensor]]
+    ) -> Tensor | None:
+        (name,) = batch.seeds
+        count, sample = batch.batch_size, batch.subgraph
+        kinds = [kind for kind in sample.row if kind[2] == name]
+        for step in steps.before:
+            x = apply_by_type(step, x)
+        rows = {}
+        if kinds:
+            block = dgl.create_block(
+                {kind: _lists(sample.row[kind], sample.col[kind], count, device) for kind in kinds},
+                num_src_nodes={kind[0]: len(sample.node[kind[0]]) for kind in kinds},
+                num_dst_nodes={name: count}, device=device,
+            )  # fmt: skip
+            targets = {name: x[name][:count]} if name in x else {}
+            by_relation = _by_relation(kinds, values)
+            rows = steps.conv(block, (x, targets), mod_kwargs=by_relation)
+        for step in steps.after:
+            rows = apply_by_type(step, rows)
+        return rows.get(name)
+
+    return call
+
+
+def _by_relation(
+    kinds: Sequence[EdgeType], values: dict[str, dict[EdgeType, Tensor]]
+) -> dict[str, dict[str, Tensor]]:
+    """Return values of edges by relation and argument, as HeteroGraphConv takes them."""
+    by_relation: dict[str, dict[str, Tensor]] = {}
+    for option, of_kinds in values.items():
+        for kind in kinds:
+            if kind in of_kinds:
+                arguments = by_relation.setdefault(kind[1], {})
+                if option in arguments:
+                    raise UnsupportedError(
+                        f"edges {kind} have the relation of others that end at {kind[2]!r}, and "
+                        f"HeteroGraphConv takes {option} by relation: give relations names of "
+                        "their own"
+                    )
+                arguments[option] = of_kinds[kind]
+    return by_relation
 
 
 def _is_conv(item: Any) -> bool:

@@ -16,7 +16,6 @@ members of ``torch.fx``; ``torch_geometric/nn/conv/hetero_conv.py``, ``hgt_conv.
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,10 +25,17 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node, map_arg
-from torch.nn import Module, ModuleDict
+from torch.nn import Module
 from torch_geometric.nn import HeteroConv, MessagePassing
 
-from aethergraph._torch.layers import INSTEAD, Steps, on_device, split_steps
+from aethergraph._torch.layers import (
+    INSTEAD,
+    Steps,
+    apply_by_type,
+    arguments_of,
+    on_device,
+    split_steps,
+)
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._convolutions import ends_of
 
@@ -84,7 +90,7 @@ def _is_conv(item: Any) -> bool:
     """Return whether it is a convolution of rows and edges by type."""
     if isinstance(item, HeteroConv):
         return True
-    return isinstance(item, MessagePassing) and _arguments(item)[:2] == [
+    return isinstance(item, MessagePassing) and arguments_of(item)[:2] == [
         "x_dict",
         "edge_index_dict",
     ]
@@ -94,20 +100,12 @@ def _has_edges(module: Module) -> bool:
     return isinstance(module, (HeteroConv, MessagePassing))
 
 
-def _arguments(function: Any) -> list[str]:
-    """Return the names of the arguments of a module, or of a function; none if it does not say."""
-    try:
-        return [*inspect.signature(getattr(function, "forward", function)).parameters]
-    except (TypeError, ValueError):  # of torch, such as torch.relu
-        return []
-
-
 def _check_values(conv: Module, values: Mapping[str, str]) -> None:
     """Raise unless a convolution takes values of edges under these names of arguments."""
     for option in values:
-        takes_it = f"{option}_dict" in _arguments(conv)
+        takes_it = f"{option}_dict" in arguments_of(conv)
         if isinstance(conv, HeteroConv):
-            takes_it = any(option in _arguments(of_kind) for of_kind in conv.convs.values())
+            takes_it = any(option in arguments_of(of_kind) for of_kind in conv.convs.values())
         if not takes_it:
             raise InvalidArgumentError(f"{type(conv).__name__} takes no {option}")
 
@@ -119,13 +117,13 @@ def _list_call(steps: Steps, device: torch.device) -> TypedCall:
         if isinstance(steps.conv, HeteroConv):
             kinds = [kind for kind in kinds if kind in steps.conv.convs]
         for step in steps.before:
-            x = _apply(step, x)
+            x = apply_by_type(step, x)
         for kind in kinds:
             if kind[0] not in x:
                 raise InvalidArgumentError(f"edges {kind} start at {kind[0]!r}, which has no rows")
         x = _convolve(steps.conv, x, name, batch, values, kinds, device) if kinds else {}
         for step in steps.after:
-            x = _apply(step, x)
+            x = apply_by_type(step, x)
         return x.get(name)
 
     return call
@@ -165,19 +163,6 @@ def _of_seeds(conv: Any, kinds: Sequence[EdgeType], count: int) -> Iterator[None
             stack.callback(of_kind.register_forward_pre_hook(before).remove)
             stack.callback(of_kind.register_forward_hook(lambda _, args, rows: rows[:count]).remove)
         yield
-
-
-def _apply(step: Any, x: Rows) -> Rows:
-    """Return what a step makes of rows by type.
-
-    It is a function of them if its first argument is named like that, as PyG names them; a
-    ``ModuleDict`` has a module for each type; others are functions of the rows of a type.
-    """
-    if any(name.endswith("_dict") for name in _arguments(step)[:1]):
-        return dict(step(x))
-    if isinstance(step, ModuleDict):
-        return {name: step[name](rows) for name, rows in x.items() if name in step}
-    return {name: step(rows) for name, rows in x.items()}
 
 
 def _edge_index(batch: HeteroBatch, kind: EdgeType, device: torch.device) -> Tensor:
