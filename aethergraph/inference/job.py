@@ -186,19 +186,15 @@ class Embedding:
     def _run_layers(self, journal: Journal, remark: Callable[[str], None]) -> None:
         state = {"layer": 0, "rows": 0, **journal.state}
         if journal.state:
-            place = f"{state['rows']:,} of {self._label(state['layer'], state.get('type'))}"
+            of_type = f" of {state['type']!r}" if "type" in state else ""
+            place = f"row {state['rows']:,}{of_type} of layers[{state['layer']}]"
             is_done = state["layer"] == len(self._layers)
-            remark(f"going on at {'the end of the last layer' if is_done else f'row {place}'}")
+            remark(f"going on at {'the end of the last layer' if is_done else place}")
         limits = self._limits()
         self._check_disk(journal, state)
         for number in range(state["layer"], len(self._layers)):
             self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
             state = {"rows": 0}
-
-    def _label(self, number: int, node_type: str | None) -> str:
-        """Return what is worked on: ``layers[0]``, or ``'paper' in layers[0]``."""
-        named = "" if node_type is None or not self._schema.is_typed else f"{node_type!r} in "
-        return f"{named}layers[{number}]"
 
     # ---- before work begins ----------------------------------------------------------------
 
@@ -307,16 +303,12 @@ class Embedding:
         """Return the most bytes of a row, and of an edge's values, in batches of a type."""
         kinds = [kind for kind in self._schema.edge_types if kind[2] == node_type]
         sources = {node_type, *(kind[0] for kind in kinds)}
-        values = [
-            sum(
-                _form_of(column.rows).row_bytes
-                for column in self._edge_columns
-                if column.kind == kind
-            )
-            for kind in kinds
-        ]
+        values = dict.fromkeys(kinds, 0)
+        for column in self._edge_columns:
+            if column.kind in values:
+                values[column.kind] += _form_of(column.rows).row_bytes
         rows = [form.row_bytes for name, form in forms.items() if name in sources]
-        return max(rows, default=0), max(values, default=0)
+        return max(rows, default=0), max(values.values(), default=0)
 
     def _check_disk(self, journal: Journal, state: Mapping[str, Any]) -> None:
         """Raise DiskFullError if the files of the layers that are left do not fit."""
@@ -515,17 +507,14 @@ def _describe_forms(batch: Any) -> str:
 
 def _with_zeros(batch: Any, forms: _Forms) -> Any:
     """Return a batch with rows of zeros, as a layer returns them."""
-    nodes = batch.subgraph.node
-    by_type = {
-        name: {
-            "x": np.zeros(
-                (len(nodes[name] if isinstance(nodes, dict) else nodes), *form.row_shape),
-                form.dtype,
-            )
-        }
-        for name, form in forms.items()
-    }
-    return replace(batch, node_attrs=by_type if isinstance(nodes, dict) else by_type[NODE])
+    nodes, is_typed = batch.subgraph.node, isinstance(batch.subgraph.node, dict)
+
+    def zeros(name: str, form: _Form) -> dict[str, NDArray[Any]]:
+        count = len(nodes[name] if is_typed else nodes)
+        return {"x": np.zeros((count, *form.row_shape), form.dtype)}
+
+    rows = {name: zeros(name, form) for name, form in forms.items()}
+    return replace(batch, node_attrs=rows if is_typed else rows[NODE])
 
 
 def _limit_of(row_bytes: int) -> int:

@@ -339,9 +339,9 @@ def test_goes_on_wherever_it_was_interrupted(
         out.rmdir()
     assert points == 2 * (2 + 2 + 1) + 2  # batches of papers, authors and venues, and placing
     assert {
-        "going on at row 70 of 'paper' in layers[0]", "going on at row 0 of 'author' in layers[1]",
-        "going on at row 70 of 'author' in layers[1]", "going on at row 0 of layers[1]",
-        "going on at row 0 of 'venue' in layers[0]", "going on at the end of the last layer",
+        "going on at row 70 of 'paper' of layers[0]", "going on at row 0 of 'author' of layers[1]",
+        "going on at row 70 of 'author' of layers[1]", "going on at row 0 of layers[1]",
+        "going on at row 0 of 'venue' of layers[0]", "going on at the end of the last layer",
     } < remarks  # fmt: skip
 
 
@@ -390,7 +390,7 @@ def test_killed_processes(tmp_path: Path) -> None:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(remarks) > 3
-    assert {text.split(" of ")[1] for text in remarks} >= {"'author' in layers[0]"}
+    assert {text.split(" of ", 1)[1] for text in remarks} >= {"'author' of layers[0]"}
     layers = [Total(3), Total(3)]
     wanted = of_layers(layers, GRAPH, X)
     assert sorted(os.listdir(tmp_path / "h")) == ["author.npy", "paper.npy", "venue.npy"]

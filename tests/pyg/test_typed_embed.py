@@ -332,7 +332,7 @@ def test_goes_on_with_the_same_model_alone(tmp_path: Path, monkeypatch: pytest.M
             embed(model, DATA, out)
     remarks: list[str] = []
     tables = embed(typed(Again(True)), DATA, out, batch_size=20, remark=remarks.append)
-    assert remarks == ["going on at row 0 of 'author' in layers[0]"]
+    assert remarks == ["going on at row 0 of 'author' of layers[0]"]
     assert_tables(tables, wanted)
 
 
