@@ -1,4 +1,4 @@
-"""Command line: ``aethergraph convert | ingest | serve | top | info | stats | verify | demo ...``.
+"""Command line: ``aethergraph convert | embed | ingest | serve | top | info | stats | verify ...``.
 
 Exit codes: 0 success; 1 an error, as one line on stderr that names the file and the remedy (with
 ``--debug`` also a traceback); 2 a command that was not understood; 130 interrupted.

@@ -11,6 +11,7 @@ from aethergraph.cli import (
     convert,
     demo,
     doctor,
+    embed,
     ingest,
     inspect,
     reorder,
@@ -55,6 +56,7 @@ def options(
 app.command("convert")(convert.convert_command)
 app.command("tables")(tables.tables_command)
 app.command("reorder")(reorder.reorder_command)
+app.command("embed")(embed.embed_command)
 app.command("ingest")(ingest.ingest_command)
 app.command("serve")(serve.serve_command)
 app.command("replay")(replay.replay_command)
