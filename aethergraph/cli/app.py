@@ -12,6 +12,7 @@ from aethergraph.cli import (
     demo,
     doctor,
     embed,
+    export,
     ingest,
     inspect,
     reorder,
@@ -57,6 +58,7 @@ app.command("convert")(convert.convert_command)
 app.command("tables")(tables.tables_command)
 app.command("reorder")(reorder.reorder_command)
 app.command("embed")(embed.embed_command)
+app.command("export")(export.export_command)
 app.command("ingest")(ingest.ingest_command)
 app.command("serve")(serve.serve_command)
 app.command("replay")(replay.replay_command)

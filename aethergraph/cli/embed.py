@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from time import perf_counter
@@ -13,16 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from aethergraph._checks.optional import require
-from aethergraph.cli.live_copies import ARENA_MB
+from aethergraph.cli.graphs import opened
 from aethergraph.cli.models import importing_from, kind_of, load_model, load_weights
 from aethergraph.cli.terminal import Stages, command, duration, note, size, stdout
 from aethergraph.convert.readers.base import check_readable
-from aethergraph.dynamic.history import History
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.inference import embed
-from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["embed_command"]
 
@@ -135,7 +130,7 @@ def embed_command(
     Example: aethergraph embed graph.aeg model.py:net vectors.npy --weights net.pt --features x.npy
     """
     began = perf_counter()
-    with importing_from(model), _opened(graph, commit) as (source, label), Stages() as stages:
+    with importing_from(model), opened(graph, commit) as source, Stages() as stages:
         layers = load_model(model)
         if weights is not None:
             load_weights(layers, str(weights), model)
@@ -150,35 +145,14 @@ def embed_command(
             "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
             "seed": seed, "force": force, "restart": restart, "stages": stages, "remark": note,
         }  # fmt: skip
-        if label:
-            note(label)
+        if source.native_snapshot is not None:
+            more = f": with --commit {source.lsn} the command goes on if others follow"
+            note(f"commit {source.lsn} of {graph}{more * (commit is None)}")
         values = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         table = _embed(layers, source, rows, output, values, device, options)
     text = f"{output}: {table.num_rows:,} vectors of {' x '.join(map(str, table.row_shape))} "
     text += f"{table.dtype_name}, {size(os.path.getsize(output))}"
     stdout().print(f"{text}, {duration(perf_counter() - began)}", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _opened(path: Path, commit: int | None) -> Iterator[tuple[Any, str]]:
-    """Yield a graph that does not change, and a remark which moment of it that is."""
-    if is_live_directory(path):
-        with History(path, ARENA_MB) as history:
-            then = history.last() if commit is None else history.at(commit)
-            remark = f"commit {then.lsn} of {path}"
-            if commit is None:
-                remark += f": with --commit {then.lsn} the command goes on if others follow"
-            yield then, remark
-        return
-    check_readable(path)
-    if commit is not None:
-        raise InvalidArgumentError(f"--commit {commit} is for live graphs, and {path} is none")
-    with HeteroGraph.load(path) as typed:
-        if (len(typed.node_types), len(typed.edge_types)) != (1, 1):
-            yield typed, ""
-            return
-    with Graph.load(path) as plain:
-        yield plain, ""
 
 
 def _as_fanouts(text: str | None) -> int | list[int] | None:

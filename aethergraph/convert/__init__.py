@@ -6,6 +6,7 @@
 :func:`relbench_schema` for a database of RelBench, and :func:`check_tables` lists what is wrong
 with them;
 :func:`reorder` writes a graph file with its nodes in another order;
+:func:`export` writes rows of nodes, such as vectors, with their keys into Parquet or Arrow files;
 :func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
 node datasets.
 """
@@ -13,6 +14,7 @@ node datasets.
 from __future__ import annotations
 
 from aethergraph.convert.api import convert
+from aethergraph.convert.exporting import export
 from aethergraph.convert.external.driver import convert_chunks
 from aethergraph.convert.formats.graphzero import read_gd, read_gl
 from aethergraph.convert.formats.ogb import read_ogb
@@ -55,6 +57,7 @@ __all__ = [
     "TablesReport",
     "TablesResult",
     "convert_chunks",
+    "export",
     "iter_edges",
     "read_edges",
     "read_gd",

@@ -410,19 +410,26 @@ def reading_error(path: PathLike, error: OSError, problem: str = "cannot be read
     return StorageError(error.errno, f"{name}: cannot be read: {error.strerror}", name)
 
 
-def require_pyarrow() -> None:
-    """Raise UnsupportedError, with the reason, if pyarrow cannot be imported."""
-    need = "text and Parquet inputs need pyarrow, which"
+def require_pyarrow(
+    needs: str = "text and Parquet inputs need", instead: str = ", or give the edges as .npy"
+) -> None:
+    """Raise UnsupportedError, with the reason, if pyarrow cannot be imported.
+
+    Args:
+        needs: words of the message before it.
+        instead: words at its end that say what works without.
+    """
     try:
         import pyarrow as pa  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
-            raise UnsupportedError(f"{need} cannot be imported: {error}") from None
+            raise UnsupportedError(f"{needs} pyarrow, which cannot be imported: {error}") from None
         raise UnsupportedError(
-            f"{need} is not installed: {how_to_get('cli')}, or give the edges as .npy"
+            f"{needs} pyarrow, which is not installed: {how_to_get('cli')}{instead}"
         ) from None
     except Exception as error:  # not only ImportError, if it was built for another NumPy
         raise UnsupportedError(
-            f"{need} is installed but cannot be imported: {error}. Install a version that fits the "
-            "packages here (with NumPy 1: pip install 'pyarrow<18'), or give the edges as .npy"
+            f"{needs} pyarrow, which is installed but cannot be imported: {error}. Install a "
+            "version that fits the packages here (with NumPy 1: pip install 'pyarrow<18')"
+            f"{instead}"
         ) from None
