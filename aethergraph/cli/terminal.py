@@ -65,6 +65,8 @@ _ANY_WIDTH = 10_000
 #: Text as Python shows it, in a regular expression.
 _QUOTED = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _debug = False
+#: Options by argument of the command that is running.
+_arguments: Mapping[str, str] = {}
 
 
 def set_debug(value: bool) -> None:
@@ -93,10 +95,10 @@ def stderr() -> Console:
 
 
 def note(text: str) -> None:
-    """Print a remark on stderr."""
+    """Print a remark on stderr, which names options where the library names its arguments."""
     console = stderr()
     with console.capture() as written:
-        console.print(f"[dim]note:[/dim] {escape(text)}")
+        console.print(f"[dim]note:[/dim] {escape(_by_options(text, _arguments))}")
     if sys.stderr is not None:  # it was closed before the program began
         sys.stderr.write(written.get())  # through what stands for it, while a line is drawn again
 
@@ -295,9 +297,11 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        global _arguments
+        _arguments = options
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: note(_by_options(str(message), options))
+                warnings.showwarning = lambda message, *_: note(str(message))
                 result = function(*args, **kwargs)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be told: at exit it cannot

@@ -257,7 +257,7 @@ def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:
         if os.path.isdir(path):
             raise _error(errno.EISDIR, f"{path}: is a folder, not a file", path)
         if os.path.lexists(path) and not force:
-            raise _error(errno.EEXIST, f"{path}: exists already; --force overwrites it", path)
+            raise _error(errno.EEXIST, f"{path}: exists already; force=True overwrites it", path)
         if not os.path.isdir(folder):
             raise _error(errno.ENOENT, f"{path}: the folder {folder} does not exist", path)
         if not os.access(folder, os.W_OK):

@@ -52,6 +52,7 @@ from aethergraph.errors import (
 from aethergraph.graph.beside import sections_of
 from aethergraph.ids.builder import holds_work_files
 from aethergraph.storage.described import Fields, read_fields, read_regular
+from aethergraph.storage.other_process import holder_of, sign_lock
 
 __all__ = ["LiveDirectory", "commits"]
 
@@ -365,8 +366,7 @@ class LiveDirectory:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = os.read(descriptor, 32).strip()
-            return int(text) if text.isdigit() else -1
+            return holder_of(descriptor) or -1
         finally:
             os.close(descriptor)
         return None
@@ -394,8 +394,7 @@ class LiveDirectory:
                 str(self.path),
             ) from None
         self._take_lock(descriptor)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        sign_lock(descriptor)
 
     @_named
     def lock_to_read(self) -> None:
@@ -437,16 +436,15 @@ class LiveDirectory:
         """
         begun = monotonic()
         while not _locks(descriptor):
-            text = os.pread(descriptor, 32, 0).strip()
-            is_alive = text.isdigit() and _is_alive(int(text))
+            holder = holder_of(descriptor)
+            is_alive = holder is not None and _is_alive(holder)
             if monotonic() - begun < (_WAIT_SECONDS if is_alive else 10 * _WAIT_SECONDS):
                 sleep(_WAIT_SECONDS / 10)
                 continue
-            holder = text.decode("ascii", "replace") or "?"
             os.close(descriptor)
             raise UnsupportedError(
-                f"{self.path} is being written by process {holder}: a live graph has one writer; "
-                f"{self.open_class()}.attach(path) reads it"
+                f"{self.path} is being written by process {holder or '?'}: a live graph has one "
+                f"writer; {self.open_class()}.attach(path) reads it"
             )
         self._lock = descriptor
         _locked.add(self)

@@ -35,6 +35,7 @@ from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import bucket_bits
 from aethergraph.storage.memory import parse_size
 from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
+from aethergraph.storage.other_process import holder_of, sign_lock
 from aethergraph.storage.scratch import storage_error
 
 __all__ = ["DuplicateKeyError", "IdMapBuilder", "holds_work_files"]
@@ -459,7 +460,7 @@ def _locked_folder(path: str) -> IO[bytes]:
     try:
         os.makedirs(path, exist_ok=True)
         is_foreign = not holds_work_files(path)
-        file = None if is_foreign else open(lock, "wb")  # noqa: SIM115 - held until closed
+        file = None if is_foreign else open(lock, "ab+")  # noqa: SIM115 - held until closed
     except OSError as error:
         raise storage_error(error, path) from None
     if file is None:
@@ -470,9 +471,14 @@ def _locked_folder(path: str) -> IO[bytes]:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             return file  # a file system without locks
+        holder = holder_of(file.fileno())
         file.close()
-        text = f"{path}: another build of this map is running: build it once, and load it elsewhere"
+        text = (
+            f"{path}: another build of this map is running in process {holder or '?'}: build it "
+            "once, and load it elsewhere"
+        )
         raise StorageError(error.errno, text, path) from None
+    sign_lock(file.fileno())
     return file
 
 

@@ -1,19 +1,21 @@
 """Memory of another process, found by the number of the process.
 
 A descriptor of this user's process is a file below ``/proc/PID/fd``. So whoever knows the numbers
-opens the same memory; nothing is copied, and no third process takes part.
+opens the same memory; nothing is copied, and no third process takes part. A lock file has the
+number of the process that holds it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from aethergraph.errors import ClosedError, UnsupportedError
 
-__all__ = ["Owner", "OpenFile", "open_descriptors"]
+__all__ = ["Owner", "OpenFile", "holder_of", "open_descriptors", "sign_lock"]
 
 
 class Owner(NamedTuple):
@@ -48,6 +50,19 @@ def _started(pid: int) -> int:
     if fields[0] in "ZXx" and int(fields[17]) <= 1:  # a main thread may end before the others
         raise FileNotFoundError(pid)
     return int(fields[19])
+
+
+def sign_lock(descriptor: int) -> None:
+    """Write the number of this process into a file that it has locked, if the disk has room."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
+
+def holder_of(descriptor: int) -> int | None:
+    """Return the number of the process that has signed a lock last; None: it is not known."""
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else None
 
 
 class OpenFile(NamedTuple):

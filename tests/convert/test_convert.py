@@ -233,7 +233,7 @@ def test_bad_features_and_labels(
 def test_nothing_is_overwritten_unless_forced(edges: Path, tmp_path: Path) -> None:
     out = tmp_path / "g.bin"
     out.write_text("precious")
-    with pytest.raises(StorageError, match=r"g\.bin: exists already; --force overwrites it"):
+    with pytest.raises(StorageError, match=r"g\.bin: exists already; force=True overwrites it"):
         convert(edges, out)
     assert out.read_text() == "precious"
     convert(edges, out, force=True)

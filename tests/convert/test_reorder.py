@@ -281,7 +281,7 @@ def test_what_is_refused_before_work_begins(tmp_path: Path) -> None:
         with pytest.raises(error, match=match):
             reorder(call.pop("graph"), call.pop("output"), **call)
     output.write_text("there")
-    with pytest.raises(StorageError, match="exists already; --force"):
+    with pytest.raises(StorageError, match="exists already; force=True"):
         reorder(graph, output, memory_budget="16G")
     assert not [name for name in os.listdir(tmp_path) if "building" in name]
 

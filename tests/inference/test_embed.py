@@ -659,7 +659,8 @@ def test_two_at_once(tmp_path: Path) -> None:
             embed([Total()], GRAPH, X, tmp_path / "h.npy")
         return Total()(batch)
 
-    with pytest.raises(InvalidArgumentError, match=r"another build of .*h\.npy is running"):
+    message = rf"another build of .*h\.npy is running in process {os.getpid()}: wait for it"
+    with pytest.raises(InvalidArgumentError, match=message):
         embed([layer], GRAPH, X, tmp_path / "h.npy")
 
 
@@ -688,7 +689,7 @@ def test_a_disk_that_fills_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         filling.fingerprint = "1"  # type: ignore[attr-defined]
         remarks: list[str] = []
-        with pytest.raises(DiskFullError, match=r"cannot write .*layer-0\.npy: No space"):
+        with pytest.raises(DiskFullError, match=r"cannot write .*h\.npy\.building/.*: No space"):
             embed([filling], graph, x, disk / "h.npy", batch_size=20)
         subprocess.run(["mount", "-o", "remount,size=4M", str(disk)], check=True)
         embed([filling], graph, x, disk / "h.npy", batch_size=20, remark=remarks.append)

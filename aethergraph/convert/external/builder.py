@@ -214,7 +214,7 @@ class BoundedBuild:
         if known != columns:
             raise InvalidArgumentError(
                 f"{self._journal.folder}: the edges have other values than before; "
-                "--restart begins anew"
+                "restart=True begins anew"
             )
         self._restore_columns()
 
@@ -258,7 +258,7 @@ class BoundedBuild:
         if self._state.setdefault("nodes", num_nodes) != num_nodes:
             raise InvalidArgumentError(
                 f"{self._journal.folder}: was built for {self._state['nodes']} nodes, not for "
-                f"{num_nodes}: features or labels have changed; --restart begins anew"
+                f"{num_nodes}: features or labels have changed; restart=True begins anew"
             )
         self._num_minor = num_nodes if num_minor is None else num_minor
         ids = native.id_dtype(native.id_bytes_for(self._num_minor))

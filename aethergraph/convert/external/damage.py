@@ -16,7 +16,7 @@ class WorkFileError(CorruptFileError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
             f"{path}: {problem}: this work file is damaged, and the build cannot go on from it; "
-            "--restart (restart=True) begins anew"
+            "restart=True begins anew"
         )
 
 

@@ -182,7 +182,7 @@ class kept_if_useful:
         if os.path.isdir(self._journal.folder) and not issubclass(kind, WorkFileError):
             self._remark(
                 f"what was finished is kept in {self._journal.folder}: the same command goes on "
-                f"from there, {'another one or ' if is_refused else ''}--restart begins anew"
+                f"from there, {'another one or ' if is_refused else ''}restart=True begins anew"
             )
 
 

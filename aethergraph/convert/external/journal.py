@@ -23,6 +23,7 @@ from typing import Any
 from aethergraph.convert.inputs import input_state
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.other_process import holder_of, sign_lock
 from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Journal", "left_behind"]
@@ -54,17 +55,20 @@ class Journal:
         self.state: dict[str, Any] = {}
         try:
             os.makedirs(self.folder, exist_ok=True)
-            self._lock = open(self.path("lock"), "wb")  # noqa: SIM115 - held until closed
+            self._lock = open(self.path("lock"), "ab+")  # noqa: SIM115 - held until closed
         except OSError as error:
             raise storage_error(error, self.folder) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            holder = holder_of(self._lock.fileno())
             self._lock.close()
             raise InvalidArgumentError(
-                f"{self.folder}: another build of {os.fspath(output)} is running"
+                f"{self.folder}: another build of {os.fspath(output)} is running in process "
+                f"{holder or '?'}: wait for it, or end it"
             ) from None
         try:
+            sign_lock(self._lock.fileno())
             if restart:
                 self._empty()
             else:
@@ -112,11 +116,11 @@ class Journal:
             return
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(
-                f"{self.folder}: its manifest cannot be read ({error}); --restart begins anew"
+                f"{self.folder}: its manifest cannot be read ({error}); restart=True begins anew"
             ) from None
         if version != _VERSION:
             raise InvalidArgumentError(
-                f"{self.folder}: is of another version of aethergraph; --restart begins anew"
+                f"{self.folder}: is of another version of aethergraph; restart=True begins anew"
             )
         options = _changed_options(command, self._command)
         inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
@@ -124,7 +128,7 @@ class Journal:
             self._empty()  # it failed by what it was made of, or is complete; this is another one
             return
         if options or inputs:
-            way = "--restart (restart=True) begins anew"
+            way = "restart=True begins anew"
             if not inputs:
                 way = f"The command as it was goes on; {way}"
             raise InvalidArgumentError(
