@@ -398,12 +398,6 @@ class Snapshot(OneCommit, StoredGraph):
         """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
         self._store.prepare_weights(self._kind, layout)
 
-    def degree(self, node: int) -> int:
-        """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
-        parts = self._edges()
-        lists = parts.csr or self._in_lists(parts)
-        return lists.length(as_node(node, lists.topology.num_major, "node"))
-
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
         parts = self._edges()

@@ -152,6 +152,15 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         edges = self._edges()
         return _degrees(self._out_lists(edges), nodes, edges.num_src)
 
+    def degree(self, node: int) -> int:
+        """Return the number of edges that start at ``node`` (layout "csc": that end there).
+
+        Raises:
+            OutOfRangeError: the node does not exist.
+        """
+        degrees = self.in_degrees if self.layout == "csc" else self.out_degrees
+        return int(degrees([node])[0])
+
     def in_neighbors(self, node: int) -> Ids:
         """Return the sources of the edges that end at ``node``, int64, in edge-id order.
 

@@ -41,6 +41,10 @@ def test_adjacency_equals_the_edge_list(edges: tuple[int, Ids, Ids], layout: Any
         np.testing.assert_array_equal(graph.in_degrees(), np.bincount(dst, minlength=num_nodes))
     if layout != "csc":
         np.testing.assert_array_equal(graph.out_degrees(), np.bincount(src, minlength=num_nodes))
+    counted = np.bincount(dst if layout == "csc" else src, minlength=num_nodes)
+    assert [graph.degree(v) for v in range(num_nodes)] == counted.tolist()
+    with pytest.raises(errors.OutOfRangeError, match=rf"\[0\] = {num_nodes} is "):
+        graph.degree(num_nodes)
 
 
 def test_edge_ids_agree_between_the_layouts() -> None:
