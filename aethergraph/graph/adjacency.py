@@ -158,8 +158,10 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         Raises:
             OutOfRangeError: the node does not exist.
         """
-        degrees = self.in_degrees if self.layout == "csc" else self.out_degrees
-        return int(degrees([node])[0])
+        edges = self._edges()
+        if edges.csr is None:
+            return self._in_lists(edges).length(as_node(node, edges.num_dst, "node"))
+        return edges.csr.length(as_node(node, edges.num_src, "node"))
 
     def in_neighbors(self, node: int) -> Ids:
         """Return the sources of the edges that end at ``node``, int64, in edge-id order.

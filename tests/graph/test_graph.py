@@ -43,7 +43,7 @@ def test_adjacency_equals_the_edge_list(edges: tuple[int, Ids, Ids], layout: Any
         np.testing.assert_array_equal(graph.out_degrees(), np.bincount(src, minlength=num_nodes))
     counted = np.bincount(dst if layout == "csc" else src, minlength=num_nodes)
     assert [graph.degree(v) for v in range(num_nodes)] == counted.tolist()
-    with pytest.raises(errors.OutOfRangeError, match=rf"\[0\] = {num_nodes} is "):
+    with pytest.raises(errors.OutOfRangeError, match=f"node = {num_nodes} is "):
         graph.degree(num_nodes)
 
 
