@@ -64,7 +64,8 @@ def embed(
         table = embed([total, total], graph, graph.features, "vectors.npy")
 
     A call that was killed goes on where it was, at most a few seconds before, when it is repeated.
-    It is refused if the graph, the features or the layers have changed since.
+    It is refused if the graph, the features or the layers have changed since. A warning names the
+    first node whose row has NaN, and the first with a number that ``dtype`` makes infinite.
 
     Of a graph of many types every layer is done for one node type after the other. ``out`` is then
     a folder with a file for each type that the last layer returns rows of, ``out/paper.npy``; work

@@ -52,6 +52,7 @@ from aethergraph.inference.batches import (
     rows_by_type,
 )
 from aethergraph.inference.fingerprints import describe_function, name_of
+from aethergraph.inference.finite import FiniteWatch
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
@@ -151,6 +152,7 @@ class Embedding:
                 else {name: Degrees(graph, fanout, name) for name in self._counts}
             )  # fmt: skip
         self._forms: list[_Forms] = []
+        self._watch = FiniteWatch()
 
     def run(
         self, out: str, force: bool, restart: bool, remark: Callable[[str], None]
@@ -412,7 +414,9 @@ class Embedding:
             for batch in batches:
                 result: Any = layer(batch)
                 self._check_rows(number, node_type, result, batch, None if convert else form)
-                file.append(result.astype(form.dtype) if convert else result)
+                label = f"layers[{number}] ({name_of(layer)})"
+                seeds = batch.seeds[node_type] if is_typed else batch.seeds
+                file.append(self._watch.stored(result, form.dtype, seeds, label))
                 report(file.rows, count)
                 if time.monotonic() - recorded >= RECORD_SECONDS and file.rows < count:
                     self._record(journal, file, self._state(number, node_type, file.rows))

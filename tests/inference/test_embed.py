@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -225,6 +226,40 @@ def test_dtype_of_the_output_alone(tmp_path: Path) -> None:
     table = embed([layer, layer], GRAPH, X / 8, tmp_path / "h.npy", dtype="float16")
     wanted = layer.of_all(SRC, DST, layer.of_all(SRC, DST, X / 8))
     np.testing.assert_array_equal(table.array, wanted.astype(np.float16), strict=True)
+
+
+def test_numbers_that_are_none_are_told_where_they_first_come_up(tmp_path: Path) -> None:
+    def none(batch: Batch) -> Rows:
+        rows = np.zeros((batch.batch_size, 2, 2), np.float32)
+        rows[(batch.seeds == 70) | (batch.seeds == 77), 1, 0] = np.nan
+        rows[batch.seeds == 33] = np.inf
+        return rows
+
+    def large(batch: Batch) -> Rows:
+        rows = np.where(np.isin(batch.seeds, [55, 66]), -123456.0, 1.0)
+        rows[batch.seeds == 33] = np.inf
+        return rows
+
+    calls = 0
+
+    def run(layers: list[Any], dtype: str) -> list[str]:
+        nonlocal calls
+        calls += 1
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            embed(layers, GRAPH, X, tmp_path / f"{calls}.npy", dtype=dtype, batch_size=50)
+        return [str(warning.message) for warning in caught]
+
+    (message,) = run([none, none], "float16")
+    assert message.startswith(f"layers[0] ({none.__qualname__}) returned NaN, first for node 70: ")
+    (message,) = run([Total(), large], "float16")
+    assert message == (
+        f"layers[1] ({large.__qualname__}) returned -123456 for node 55, which is infinite in "
+        "float16: take dtype='float32'"
+    )
+    stored = np.load(tmp_path / "2.npy")
+    assert np.flatnonzero(np.isinf(stored)).tolist() == [33, 55, 66]
+    assert run([Total(), large], "float32") == []
 
 
 def test_bfloat16_features_are_read_as_float32(tmp_path: Path) -> None:

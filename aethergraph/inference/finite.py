@@ -1,0 +1,73 @@
+"""FiniteWatch: warnings of numbers that are none, where they first come up."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FiniteWatch"]
+
+Rows = NDArray[Any]
+
+
+class FiniteWatch:
+    """Warnings of NaN in what layers return, and of numbers that a dtype makes infinite.
+
+    Of each the first is told: what comes behind has it from there.
+    """
+
+    def __init__(self) -> None:
+        self._saw_nan = self._saw_overflow = False
+
+    def stored(
+        self, rows: Rows, dtype: np.dtype[Any], nodes: NDArray[np.int64], label: str
+    ) -> Rows:
+        """Return rows as they are stored.
+
+        Args:
+            rows: what a layer has returned.
+            dtype: dtype of the file.
+            nodes: the nodes of the rows.
+            label: name of the layer, for messages.
+        """
+        # The least number is NaN where one is: the cheapest look, a hundredth of a layer's work.
+        with np.errstate(invalid="ignore"):
+            has_nan = rows.size > 0 and rows.dtype.kind == "f" and np.isnan(rows.min())
+        if has_nan and not self._saw_nan:
+            self._saw_nan = True
+            node = nodes[_first(np.isnan(rows))]
+            warnings.warn(
+                f"{label} returned NaN, first for node {node}: rows of its neighbours or values of "
+                "its edges are NaN, or the layer makes it of them, as by dividing by zero",
+                stacklevel=2,
+            )
+        if rows.dtype == dtype:
+            return rows
+        with np.errstate(over="ignore"):
+            converted = rows.astype(dtype)
+        if not self._saw_overflow and not np.isfinite(converted).all():
+            self._warn_of_overflow(rows, converted, nodes, label)
+        return converted
+
+    def _warn_of_overflow(
+        self, rows: Rows, converted: Rows, nodes: NDArray[np.int64], label: str
+    ) -> None:
+        is_lost = np.isfinite(rows) & ~np.isfinite(converted)
+        if is_lost.any():
+            self._saw_overflow = True
+            at = _first(is_lost)
+            value, name = rows[at][is_lost[at]].flat[0], converted.dtype.name
+            wider = "float64" if name == "float32" else "float32"
+            warnings.warn(
+                f"{label} returned {value:.7g} for node {nodes[at]}, which is infinite in {name}: "
+                f"take dtype={wider!r}",
+                stacklevel=2,
+            )
+
+
+def _first(mask: NDArray[np.bool_]) -> int:
+    """Return the first row in which anything is True."""
+    return int(mask.reshape(len(mask), -1).any(axis=1).argmax())
