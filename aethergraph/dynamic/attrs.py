@@ -74,6 +74,17 @@ class SnapshotRows(RowSource):
         """Memory of the rows as of all commits, one in all processes."""
         return self._rows.file
 
+    def changed(self, since: int) -> Ids:
+        """Return the rows that commits after ``since`` have changed, ascending, but no new ones.
+
+        Raises:
+            SnapshotExpiredError: the snapshot was held too long.
+        """
+        check = self._snapshot.check
+        ids = self._rows.changed(since, self._snapshot.commit, self._count, check)
+        check()
+        return ids
+
     def versioned(self) -> native.VersionedRows | None:
         """Return the rows for native calls; None: they are not in memory as they are gathered."""
         return self._rows.versioned(self._snapshot.commit)

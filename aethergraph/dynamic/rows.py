@@ -148,6 +148,12 @@ class GrowingRows:
     def _put_versions(
         self, ids: Ids, out: NDArray[Any], commit: int, check: Callable[[], None]
     ) -> None:
+        slots = self._slots_at(ids, commit, check)
+        (places,) = np.nonzero(slots)
+        out[places] = self._rows[slots[places]]
+
+    def _slots_at(self, ids: Ids, commit: int, check: Callable[[], None]) -> NDArray[np.uint32]:
+        """Return the versions of rows as of a commit; 0: the rows as they were first."""
         slots = self._slot[ids]
         for step in itertools.count(1):
             wrong = np.flatnonzero(slots >= len(self._rows))
@@ -170,7 +176,26 @@ class GrowingRows:
                         "snapshot"
                     )
             slots[later] = self._before[slots[later]]
-        out[places] = self._rows[slots[places]]
+        return slots
+
+    def changed(self, since: int, commit: int, count: int, check: Callable[[], None]) -> Ids:
+        """Return the rows that commits after ``since``, up to ``commit``, have changed, ascending.
+
+        Args:
+            since: an earlier commit.
+            commit: the commit, which is pinned.
+            count: rows as of that commit.
+            check: as of :meth:`gather_into`.
+
+        Raises:
+            SnapshotExpiredError, CorruptFileError: as :meth:`gather_into`.
+        """
+        if not self._count[0]:
+            return np.empty(0, np.int64)
+        ids = np.flatnonzero(self._slot[:count]).astype(np.int64, copy=False)
+        slots = self._slots_at(ids, commit, check)
+        is_changed: NDArray[np.bool_] = (slots != 0) & (self._commit[slots] > since)
+        return ids[is_changed]
 
     def versioned(self, commit: int) -> native.VersionedRows | None:
         """Return the rows as of ``commit``, which is the last one or pinned, for native calls.

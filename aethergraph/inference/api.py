@@ -19,7 +19,9 @@ from aethergraph.features import FeatureTable, attribute_store
 from aethergraph.features.files import is_npy_name
 from aethergraph.graph.schema import NODE, Schema, as_typed
 from aethergraph.inference.batches import Fanout
-from aethergraph.inference.job import Embedding, Layer, Options, describe_command
+from aethergraph.inference.descriptions import describe_command, describe_kept
+from aethergraph.inference.job import Embedding, Layer, Options
+from aethergraph.inference.refresh import refresh_output
 from aethergraph.loading.columns import edge_columns
 from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource, HeterogeneousGraph, RowSource
 from aethergraph.sampling._misuse import not_a_graph
@@ -46,6 +48,7 @@ def embed(
     seed: int = 0,
     force: bool = False,
     restart: bool = False,
+    refresh: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
@@ -71,6 +74,13 @@ def embed(
     a folder with a file for each type that the last layer returns rows of, ``out/paper.npy``; work
     files are in a folder beside the first of them. A ``/`` in the name of a type is ``%2F``.
 
+    With ``refresh=True`` the rows of all layers stay in ``out.layers``, a folder beside the output,
+    and the same call brings the output to the present commit of a live graph: it computes the rows
+    that edges, nodes and features which have changed since may have changed, and no others. The
+    output is that of a run over all nodes, to the last bit if the layers return a row that does not
+    depend on which others are in the batch. Killed at any moment, it leaves the output of the
+    commit before or of the present one, and the next call goes on from there.
+
     Args:
         layers: functions of a :class:`aethergraph.loading.Batch`, of a typed graph of a
             :class:`aethergraph.loading.HeteroBatch`, one for each layer: see :class:`Layer`. They
@@ -93,7 +103,9 @@ def embed(
             the last layer returns.
         seed: with ``num_neighbors``, decides which are drawn.
         force: overwrite the output.
-        restart: begin anew instead of going on.
+        restart: begin anew instead of going on; with ``refresh``, compute all nodes.
+        refresh: keep the rows of all layers; compute what has changed since the last call. For
+            graphs of one type, which must store out-edges, too, once something has changed.
         stages: called with name and unit of each layer; returns its progress function.
         remark: called with remarks, such as where the work goes on.
 
@@ -105,8 +117,10 @@ def embed(
         InvalidArgumentError: a bad argument; a layer that does not take what the one before it
             returns, or returns something else than rows; a budget that is too small for the node
             with most neighbours, with the least; a work folder of another call, with what differs.
-        LayoutError: the graph does not store in-edges.
-        UnsupportedError: a dtype that no ``.npy`` file can hold.
+            With ``refresh``, an output of other layers, options or another graph, with what
+            differs, or of a later commit.
+        LayoutError: the graph does not store in-edges; or out-edges, which ``refresh`` needs.
+        UnsupportedError: a dtype that no ``.npy`` file can hold; a typed graph with ``refresh``.
         DiskFullError, StorageError: the files cannot be written. The work goes on when the call is
             repeated.
         FileChangedError: the graph or the features were written to meanwhile.
@@ -134,9 +148,21 @@ def embed(
     if schema.is_typed == is_npy_name(path):
         form = "no folder: it gets a file of each type" if schema.is_typed else "no .npy file"
         raise InvalidArgumentError(f"out = {path!r} is {form}")
+    note = remark or (lambda text: None)
     command = describe_command(functions, graph, at, rows, options, columns)
+    if as_flag(refresh, "refresh"):
+        if schema.is_typed:
+            raise UnsupportedError(
+                "refresh=True takes graphs of one type: of a typed graph all vectors are computed, "
+                "refresh=False"
+            )
+        command["refresh"] = True  # work files of layers stay
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
-    outputs = job.run(path, force, restart, remark or (lambda text: None))
+    if refresh:
+        same = describe_kept(command, graph, at, rows[NODE], columns)
+        refresh_output(job, path, same, at, rows[NODE], force, restart, note)
+        return FeatureTable.load(path)
+    outputs = job.run(path, force, restart, note)
     tables = {name: FeatureTable.load(output) for name, output in outputs.items()}
     return tables if schema.is_typed else tables[NODE]
 

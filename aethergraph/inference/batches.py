@@ -1,4 +1,4 @@
-"""Batches of a layer: all nodes of a type in the order of their ids, with their neighbours' rows.
+"""Batches of a layer: nodes of a type in the order of their ids, with their neighbours' rows.
 
 ::
 
@@ -52,7 +52,7 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class Range(NamedTuple):
-    """Consecutive nodes, ``start .. stop - 1``."""
+    """Consecutive nodes, ``start .. stop - 1``; or places in a list of nodes."""
 
     start: int
     stop: int
@@ -68,6 +68,11 @@ def fanouts_of(graph: HeterogeneousGraph, fanout: Fanout) -> Mapping[EdgeType, i
     return fanout if isinstance(fanout, Mapping) else dict.fromkeys(graph.edge_types, fanout)
 
 
+def ids_of(part: Range, nodes: Ids | None) -> Ids:
+    """Return the ids of a range of all nodes, or of places in a list of them."""
+    return np.arange(*part) if nodes is None else nodes[part.start : part.stop]
+
+
 class Degrees:
     """Numbers of in-edges that a layer uses, a stretch of nodes at a time.
 
@@ -75,20 +80,24 @@ class Degrees:
         graph: the graph.
         fanout: neighbours that are drawn for a node.
         node_type: type of the nodes, of a typed graph.
+        nodes: nodes of the layer, ascending; None: all of the type.
     """
 
-    def __init__(self, graph: AnyGraph, fanout: Fanout, node_type: str = NODE) -> None:
+    def __init__(
+        self, graph: AnyGraph, fanout: Fanout, node_type: str = NODE, nodes: Ids | None = None
+    ) -> None:
         typed = as_typed(graph)
         self._relations = [
             (typed[kind], drawn)
             for kind, drawn in fanouts_of(typed, fanout).items()
             if kind[2] == node_type
         ]
-        self.num_nodes = typed[node_type].num_nodes
+        self._nodes = nodes
+        self.num_nodes = typed[node_type].num_nodes if nodes is None else len(nodes)
 
     def of(self, start: int) -> Ids:
         """Return the degrees of some nodes from ``start`` on, of all that are left near the end."""
-        nodes = np.arange(start, min(start + _NODES, self.num_nodes))
+        nodes = ids_of(Range(start, min(start + _NODES, self.num_nodes)), self._nodes)
         total = np.zeros(len(nodes), np.int64)
         for edges, drawn in self._relations:
             degrees = edges.in_degrees(nodes)
@@ -104,7 +113,7 @@ class Degrees:
             at = int(degrees.argmax())
             if degrees[at] > degree:
                 node, degree = start + at, int(degrees[at])
-        return node, degree
+        return node if self._nodes is None or not degree else int(self._nodes[node]), degree
 
 
 def cut(degrees: Degrees, start: int, batch_size: int, limit: int) -> Iterator[Range]:
@@ -145,11 +154,13 @@ class LayerBatches:
         fanout: neighbours that are drawn for a node.
         key: decides the draws: those of a node do not depend on its range.
         node_type: type of the nodes that batches are of, of a typed graph.
+        nodes: nodes of the layer, ascending, in which ranges are places; None: all of the type.
     """
 
     def __init__(
         self, graph: AnyGraph, rows: RowSource | Mapping[str, RowSource],
         edge_columns: Sequence[Column], fanout: Fanout, key: int, node_type: str = NODE,
+        nodes: Ids | None = None,
     ) -> None:  # fmt: skip
         self._sampler: Any
         if graph.is_typed:
@@ -163,7 +174,7 @@ class LayerBatches:
             Column(name, "x", of_type) for name, of_type in rows_by_type(rows).items()
         ]
         self._columns = [*self._node_columns, *edge_columns]
-        self._key = key
+        self._key, self._nodes = key, nodes
         self._buffers = pool_of(graph)
 
     def of(
@@ -198,7 +209,7 @@ class LayerBatches:
         return self._fetch(self._sample(nodes))
 
     def _seeds(self, nodes: Range) -> Any:
-        ids = np.arange(*nodes)
+        ids = ids_of(nodes, self._nodes)
         return {self._node_type: ids} if self._is_typed else ids
 
     def _sample(self, nodes: Range) -> Any:

@@ -9,6 +9,9 @@
 A graph of one type is a typed graph with one type. Where users name types, a layer makes a file of
 each, ``layer-0-paper.npy``, one after the other; the record has the type, too.
 
+With ``refresh=True`` the files of all layers are kept, beside the output (table.py), and a later
+call computes some rows of each (refresh.py).
+
 A layer is tried on the batch of one node first, and the next ones on zeros of the shape that it
 returns. So the shapes of all files are known, and what does not fit is named, before work begins.
 """
@@ -20,7 +23,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -40,7 +43,7 @@ from aethergraph.errors import (
     StorageError,
 )
 from aethergraph.features import FeatureTable
-from aethergraph.graph.schema import NODE, Schema, as_typed
+from aethergraph.graph.schema import NODE, Schema
 from aethergraph.inference.batches import (
     AHEAD,
     Degrees,
@@ -51,19 +54,19 @@ from aethergraph.inference.batches import (
     gathered_dtype,
     rows_by_type,
 )
-from aethergraph.inference.fingerprints import describe_function, name_of
+from aethergraph.inference.fingerprints import name_of
 from aethergraph.inference.finite import FiniteWatch
 from aethergraph.inference.layer_file import LayerFile
+from aethergraph.inference.table import HASHES, KeptLayers, hash_features, layer_name
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
-from aethergraph.loading.state import describe, describe_commit, describe_graph
-from aethergraph.protocols import AnyGraph, HeterogeneousGraph, RowSource
-from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.protocols import AnyGraph, RowSource
+from aethergraph.sampling.keys import mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["Embedding", "Layer", "Options", "describe_command"]
+__all__ = ["Embedding", "Layer", "Options"]
 
 _VERSION = 1
 #: Seconds of work that a kill may cost.
@@ -133,6 +136,9 @@ class Embedding:
         options: checked options.
         command: what decides the output, as :func:`describe_command` returns it.
         show: announces a stage, and returns its progress function.
+
+    Attributes:
+        command, show: these.
     """
 
     def __init__(
@@ -140,8 +146,8 @@ class Embedding:
         edge_columns: Sequence[Column], options: Options, command: dict[str, Any], show: Stages,
     ) -> None:  # fmt: skip
         self._layers, self._graph, self._rows = layers, graph, rows_by_type(rows)
-        self._edge_columns, self._options, self._show = edge_columns, options, show
-        self._command = command
+        self._edge_columns, self._options, self.show = edge_columns, options, show
+        self.command = command
         self._schema = Schema(graph)
         self._counts = self._schema.num_nodes_of()
         self._degrees: list[dict[str, Degrees]] = []  # by layer and node type
@@ -151,12 +157,14 @@ class Embedding:
                 self._degrees[same] if same < number
                 else {name: Degrees(graph, fanout, name) for name in self._counts}
             )  # fmt: skip
+        self._nodes: Sequence[NDArray[np.int64]] | None = None  # of each layer; None: all
         self._forms: list[_Forms] = []
         self._watch = FiniteWatch()
 
     def run(
-        self, out: str, force: bool, restart: bool, remark: Callable[[str], None]
-    ) -> dict[str, str]:
+        self, out: str, force: bool, restart: bool, remark: Callable[[str], None],
+        kept: KeptLayers | None = None,
+    ) -> dict[str, str]:  # fmt: skip
         """Do all that is left to be done; return the files by node type.
 
         Args:
@@ -164,28 +172,40 @@ class Embedding:
             force: overwrite files.
             restart: begin anew.
             remark: called with remarks.
+            kept: where the files of all layers go; None: they are removed.
         """
         self._forms = self._try_layers()
         outputs = {name: self._output(out, name) for name in self._forms[-1]}
         first, *_ = outputs.values()
         # A call that was killed at its end may have written some of them.
         goes_on = not restart and left_behind(first) is not None
-        inputs = [before["path"] for before in self._command["inputs"]]
+        inputs = [before["path"] for before in self.command["inputs"]]
         with _folder(out) if self._schema.is_typed else contextlib.nullcontext():
             check_outputs([*outputs.values()], inputs, force or goes_on)
-            journal = Journal(first, self._command, restart)
+            journal = Journal(first, self.command, restart)
             try:
                 with kept_if_useful(journal, remark):
                     if "finished" not in journal.state:
                         is_placed = bool(journal.state.get("placed"))
                         check_outputs([*outputs.values()], [], force or is_placed)
-                        self._run_layers(journal, remark)
-                        self._place(journal, outputs)
+                        self._run_layers(journal, remark, kept is not None)
+                        self._place(journal, outputs, kept)
             finally:
                 journal.remove_if_new()
         return outputs
 
-    def _run_layers(self, journal: Journal, remark: Callable[[str], None]) -> None:
+    @property
+    def num_layers(self) -> int:
+        """Number of layers."""
+        return len(self._layers)
+
+    @property
+    def forms(self) -> list[tuple[list[int], str]]:
+        """Shape of a row and dtype of what each layer returns, in JSON's types."""
+        forms = [form for of_layer in self._forms for form in of_layer.values()]
+        return [(list(form.row_shape), form.dtype.str) for form in forms]
+
+    def _run_layers(self, journal: Journal, remark: Callable[[str], None], keeps_all: bool) -> None:
         state = {"layer": 0, "rows": 0, **journal.state}
         if journal.state:
             of_type = f" of {state['type']!r}" if "type" in state else ""
@@ -193,8 +213,11 @@ class Embedding:
             is_done = state["layer"] == len(self._layers)
             remark(f"going on at {'the end of the last layer' if is_done else place}")
         limits = self._limits()
-        self._check_disk(journal, state)
+        self._check_disk(journal, state, keeps_all)
         for number in range(state["layer"], len(self._layers)):
+            for name in self._forms[number - 2] if number > 1 and not keeps_all else ():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path(journal, number - 2, name))  # nobody reads it any more
             self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
             state = {"rows": 0}
 
@@ -265,6 +288,21 @@ class Embedding:
                 f"{form.dtype}"
             )
 
+    def run_for(self, nodes: Sequence[NDArray[np.int64]], forms: Sequence[Any]) -> list[int]:
+        """Let each layer compute some nodes alone; return the limits of their batches.
+
+        Args:
+            nodes: the nodes of each layer, ascending, of a graph of one type.
+            forms: what :attr:`forms` was of all nodes.
+        """
+        self._nodes = nodes
+        self._forms = [{NODE: _Form(tuple(shape), np.dtype(dtype))} for shape, dtype in forms]
+        self._degrees = [
+            {NODE: Degrees(self._graph, fanout, nodes=part)}
+            for fanout, part in zip(self._options.fanouts, nodes, strict=True)
+        ]
+        return [limits[NODE] for limits in self._limits()]
+
     def _limits(self) -> list[dict[str, int]]:
         """Return how many nodes and edges a batch of each layer and type may have.
 
@@ -312,7 +350,7 @@ class Embedding:
         rows = [form.row_bytes for name, form in forms.items() if name in sources]
         return max(rows, default=0), max(values.values(), default=0)
 
-    def _check_disk(self, journal: Journal, state: Mapping[str, Any]) -> None:
+    def _check_disk(self, journal: Journal, state: Mapping[str, Any], keeps_all: bool) -> None:
         """Raise DiskFullError if the files of the layers that are left do not fit."""
         layer = state["layer"]
         sizes = [0, *(sum(self._file_bytes(forms).values()) for forms in self._forms)]
@@ -325,12 +363,14 @@ class Embedding:
                     present += state["rows"] * self._forms[layer][name].row_bytes
                     break
                 present += size
-        needed = max(pairs, default=0) - present
+        needed, number = max(pairs, default=0) - present, "two layers"
+        if keeps_all:
+            needed, number = sum(sizes) - sum(sizes[:layer]) - present, "all layers"
         free = shutil.disk_usage(journal.folder).free
         if needed > free:
             raise DiskFullError(
                 errno.ENOSPC,
-                f"{journal.folder}: the files of two layers need {format_size(needed)}, and "
+                f"{journal.folder}: the files of {number} need {format_size(needed)}, and "
                 f"{format_size(free)} are free",
                 journal.folder,
             )
@@ -344,7 +384,39 @@ class Embedding:
     def _batches(self, number: int, rows: Mapping[str, RowSource], node_type: str) -> LayerBatches:
         key = mix_key(self._options.seed, number)
         fanout = self._options.fanouts[number]
-        return LayerBatches(self._graph, rows, self._edge_columns, fanout, key, node_type)
+        nodes = None if self._nodes is None else self._nodes[number]
+        return LayerBatches(self._graph, rows, self._edge_columns, fanout, key, node_type, nodes)
+
+    def results(
+        self, number: int, rows: Mapping[str, RowSource] | None, limit: int, begin: int = 0,
+        node_type: str = NODE,
+    ) -> Generator[NDArray[Any], None, None]:  # fmt: skip
+        """Yield the rows that a layer returns for a type, batch after batch.
+
+        Args:
+            number: number of the layer.
+            rows: what it reads, by node type; None: the features.
+            limit: nodes and edges of a batch.
+            begin: the first node, or place in the list of nodes.
+            node_type: type of the nodes.
+        """
+        form, layer = self._forms[number][node_type], self._layers[number]
+        convert = self._options.dtype is not None and number == len(self._layers) - 1
+        batch_size = self._options.batch_size or self._counts[node_type] + 1
+        ranges = cut(self._degrees[number][node_type], begin, batch_size, limit)
+        label = f"layers[{number}] ({name_of(layer)})"
+        maker = self._batches(number, self._rows if rows is None else rows, node_type)
+        with maker.of(ranges, min(batch_size, limit), self._num_planned(limit)) as batches:
+            for batch in batches:
+                result: Any = layer(batch)
+                self._check_rows(number, node_type, result, batch, None if convert else form)
+                seeds = batch.seeds[node_type] if self._schema.is_typed else batch.seeds
+                yield self._watch.stored(result, form.dtype, seeds, label)
+
+    def show_layer(self, number: int, node_type: str = NODE) -> native.Progress:
+        """Announce a layer; return its progress function."""
+        title = f"Layer {number + 1} of {len(self._layers)}"
+        return self.show(f"{title}, {node_type}" if self._schema.is_typed else title, "nodes")
 
     def _run_layer(
         self, journal: Journal, number: int, limits: Mapping[str, int], node_type: str | None,
@@ -359,9 +431,6 @@ class Embedding:
             node_type: the type to begin with; None: the first one.
             begin: rows that this type has already.
         """
-        for name in self._forms[number - 2] if number > 1 else ():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path(journal, number - 2, name))  # nobody reads it any more
         names = list(self._forms[number])
         names = names[0 if node_type is None else names.index(node_type) :]
         with contextlib.ExitStack() as stack:
@@ -395,40 +464,32 @@ class Embedding:
             begin: rows that are there already.
             after: what is recorded when all are.
         """
-        form, layer = self._forms[number][node_type], self._layers[number]
-        count, is_typed = self._counts[node_type], self._schema.is_typed
-        convert = self._options.dtype is not None and number == len(self._layers) - 1
-        batch_size = self._options.batch_size or count + 1
-        ranges = cut(self._degrees[number][node_type], begin, batch_size, limit)
-        title = f"Layer {number + 1} of {len(self._layers)}"
-        report = self._show(f"{title}, {node_type}" if is_typed else title, "nodes")
+        form, count = self._forms[number][node_type], self._counts[node_type]
+        report = self.show_layer(number, node_type)
         with contextlib.ExitStack() as stack:
             path = self._path(journal, number, node_type)
             file = stack.enter_context(LayerFile(path, (count, *form.row_shape), form.dtype, begin))
-            batches = stack.enter_context(
-                self._batches(number, rows, node_type).of(
-                    ranges, min(batch_size, limit), self._num_planned(limit)
-                )
-            )
+            results = self.results(number, rows, limit, begin, node_type)
+            stack.enter_context(contextlib.closing(results))
             recorded = time.monotonic()
-            for batch in batches:
-                result: Any = layer(batch)
-                self._check_rows(number, node_type, result, batch, None if convert else form)
-                label = f"layers[{number}] ({name_of(layer)})"
-                seeds = batch.seeds[node_type] if is_typed else batch.seeds
-                file.append(self._watch.stored(result, form.dtype, seeds, label))
+            for result in results:
+                file.append(result)
                 report(file.rows, count)
                 if time.monotonic() - recorded >= RECORD_SECONDS and file.rows < count:
                     self._record(journal, file, self._state(number, node_type, file.rows))
                     recorded = time.monotonic()
             self._record(journal, file, after)
 
-    def _record(self, journal: Journal, file: LayerFile, state: dict[str, Any]) -> None:
-        for before in self._command["inputs"]:
+    def check_inputs(self) -> None:
+        """Raise FileChangedError if the graph's file or that of the features was written to."""
+        for before in self.command["inputs"]:
             if os.path.exists(before["path"]) and input_state(before["path"]) != before:
                 raise FileChangedError(
                     f"{before['path']} was written to meanwhile: restart=True begins anew"
                 )
+
+    def _record(self, journal: Journal, file: LayerFile, state: dict[str, Any]) -> None:
+        self.check_inputs()
         file.sync()
         journal.record(**state)
 
@@ -457,19 +518,30 @@ class Embedding:
     def _path(self, journal: Journal, number: int, node_type: str) -> str:
         """Return the file of a layer for the nodes of a type."""
         named = f"-{_file_name(node_type)}" if self._schema.is_typed else ""
-        return journal.path(f"layer-{number}{named}.npy")
+        return journal.path(layer_name(number, named))
 
     def _output(self, out: str, node_type: str) -> str:
         is_typed = self._schema.is_typed
         return os.path.join(out, f"{_file_name(node_type)}.npy") if is_typed else out
 
-    def _place(self, journal: Journal, outputs: Mapping[str, str]) -> None:
+    def _place(self, journal: Journal, outputs: Mapping[str, str], kept: KeptLayers | None) -> None:
+        last = len(self._layers) - 1
+        placed = [(self._path(journal, last, name), out) for name, out in outputs.items()]
+        if kept is not None:
+            path = journal.path(HASHES)
+            hash_features(self._rows[NODE], path, self.show("Reading features", "nodes"))
+            self.check_inputs()
+            names = [*map(layer_name, range(last)), HASHES]
+            placed += [(journal.path(name), kept.path(name)) for name in names]
         with native.FileSet() as files:
-            for name, out in outputs.items():
-                source = self._path(journal, len(self._layers) - 1, name)
+            for source, out in placed:
                 files.add(PlacedFile(source, out)).finish()
             journal.record(**{**journal.state, "placed": True})
+            if kept is not None:
+                kept.forget()
             files.commit()
+        if kept is not None:
+            kept.finish_with(self._counts[NODE], self.forms)
         journal.finish([*outputs.values()], {})
 
 
@@ -529,83 +601,3 @@ def _limit_of(row_bytes: int) -> int:
 def _form_of(rows: RowSource) -> _Form:
     """Return the form of rows in batches."""
     return _Form(rows.row_shape, gathered_dtype(rows))
-
-
-def describe_command(
-    layers: Sequence[Layer], graph: AnyGraph, at: AnyGraph,
-    rows: RowSource | Mapping[str, RowSource], options: Options, edge_columns: Sequence[Column],
-) -> dict[str, Any]:  # fmt: skip
-    """Return what decides the output, for work that is to go on.
-
-    Args:
-        layers: the layers.
-        graph: the graph that was given.
-        at: that graph at its moment.
-        rows: what the first layer reads, of a typed graph by node type.
-        options: checked options.
-        edge_columns: attributes of edges that batches carry.
-    """
-    rows, typed = rows_by_type(rows), as_typed(at)
-    paths = (graph.path, *(of_type.path for of_type in rows.values()))
-    files = [path for path in paths if path and os.path.isfile(path)]
-    lists = describe_graph(graph, describe_commit(graph, at) if graph.is_live else None)
-    if not graph.is_live and graph.native_snapshot is not None:  # a snapshot of one that is
-        snapshot: Any = at
-        lists["commit"] = str(snapshot.lsn or snapshot.commit)
-    of_commit = at.native_snapshot is not None  # whose number tells what its lists and rows are
-    if not of_commit and at.path is None and getattr(at, "storage", "") == "memory":
-        lists["all lists"] = _hash_all_lists(typed)
-
-    def describe_features(node_type: str, of_type: RowSource) -> str:
-        attrs = typed[node_type].node_attrs.values()
-        return _describe_rows(of_type, not (of_commit and any(of_type is attr for attr in attrs)))
-
-    features = {name: describe_features(name, of_type) for name, of_type in rows.items()}
-    return {
-        "version": _VERSION, "inputs": [input_state(path) for path in dict.fromkeys(files)],
-        "graph": lists,
-        "features": features if graph.is_typed else features[NODE],
-        "layers": [
-            {
-                "name": name_of(layer),
-                "fingerprint": str(getattr(layer, "fingerprint", None) or describe_function(layer)),
-            }
-            for layer in layers
-        ],
-        "num_neighbors": [
-            {str(kind): number for kind, number in fanout.items()}
-            if isinstance(fanout, Mapping) else fanout
-            for fanout in options.fanouts
-        ],
-        "seed": options.seed, "dtype": str(options.dtype),
-        "edge_attrs": {
-            f"{column.name} of {column.kind}" if graph.is_typed else column.name:
-                _describe_rows(column.rows, not of_commit)
-            for column in edge_columns
-        },
-    }  # fmt: skip
-
-
-def _hash_all_lists(graph: HeterogeneousGraph) -> str:
-    """Return a hash of all lists of in-edges."""
-    key = 0
-    for edges in (graph[kind] for kind in graph.edge_types):
-        topology = edges.topology("csc")
-        for start in range(0, edges.num_dst, _COMPARED):
-            nodes = np.arange(start, min(start + _COMPARED, edges.num_dst))
-            key = mix_key(
-                key, hash_ids(edges.in_degrees(nodes)), hash_ids(topology.neighbors(nodes)[0])
-            )
-    return f"{key:016x}"
-
-
-def _describe_rows(rows: RowSource, is_all: bool) -> str:
-    """Return shape, dtype, and a hash: with ``is_all`` of all rows in memory, else of some."""
-    key, count = 0, rows.num_rows
-    if is_all and rows.is_in_memory and rows.path is None:
-        for start in range(0, count, _COMPARED):
-            key = mix_key(key, *describe(rows.read(start, min(start + _COMPARED, count))).encode())
-    else:
-        some = np.unique(np.linspace(0, max(count - 1, 0), min(count, 64)).astype(np.int64))
-        key = mix_key(*describe(rows.gather(some)).encode())
-    return f"{rows.dtype_name}{list(rows.shape)} of hash {key:016x}"

@@ -1,4 +1,4 @@
-"""LayerFile: a .npy file that is written from its first row to its last, and gone on with."""
+"""Files of the rows of a layer: .npy, written from the first row to the last, or changed later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["LayerFile"]
+__all__ = ["ChangedLayerFile", "LayerFile"]
 
 
 class LayerFile:
@@ -62,7 +62,10 @@ class LayerFile:
         if not self.rows:
             self._write(self._head, 0)
         elif os.fstat(self._file).st_size < self._end or self._read_head() != self._head:
-            raise WorkFileError(self._path, f"has not the {self.rows} rows that were recorded")
+            raise self._damage()
+
+    def _damage(self) -> WorkFileError:
+        return WorkFileError(self._path, f"has not the {self.rows} rows that were recorded")
 
     def _read_head(self) -> bytes:
         return os.pread(self._file, len(self._head), 0)
@@ -103,3 +106,52 @@ class LayerFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class ChangedLayerFile(LayerFile):
+    """Writer of any rows of a .npy file that is there; it may get more rows than it has.
+
+    Args:
+        path: the file.
+        shape: shape of all rows, those to come included.
+        dtype: their dtype.
+        rows: rows that are there. More may be, of a process that was killed.
+
+    Raises:
+        DiskFullError, StorageError: it cannot be written.
+        WorkFileError: it has not these rows.
+    """
+
+    def __enter__(self) -> ChangedLayerFile:
+        return self
+
+    def _begin(self) -> None:
+        # numpy leaves room in a header for the number of rows to grow.
+        try:
+            before, after = (_read_form(head) for head in (self._read_head(), self._head))
+        except ValueError:
+            raise self._damage() from None
+        if before != after or os.fstat(self._file).st_size < self._end:
+            raise self._damage()
+        self._write(self._head, 0)
+
+    def put(self, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
+        """Write rows at their places, ``ids``, ascending."""
+        data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        ends = np.flatnonzero(np.diff(ids) != 1) + 1  # of runs of ids that follow each other
+        size, head = self._row_bytes, len(self._head)
+        bounds = [0, *ends.tolist(), len(ids)]
+        for start, end, first in zip(bounds, bounds[1:], ids[bounds[:-1]].tolist(), strict=False):
+            self._write(data[start * size : end * size], head + first * size)
+
+
+def _read_form(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return what a header says, but for the number of rows, and its bytes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    file = io.BytesIO(head)
+    np.lib.format.read_magic(file)
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape[1:], is_fortran, dtype, file.tell()

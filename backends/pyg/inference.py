@@ -66,6 +66,7 @@ def embed(
     seed: int = 0,
     force: bool = False,
     restart: bool = False,
+    refresh: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
@@ -114,6 +115,7 @@ def embed(
         seed: as in :func:`aethergraph.inference.embed`.
         force: as in :func:`aethergraph.inference.embed`.
         restart: as in :func:`aethergraph.inference.embed`.
+        refresh: as in :func:`aethergraph.inference.embed`.
         stages: as in :func:`aethergraph.inference.embed`.
         remark: as in :func:`aethergraph.inference.embed`.
 
@@ -162,8 +164,8 @@ def embed(
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
-            dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, stages=stages,
-            remark=remark,
+            dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, refresh=refresh,
+            stages=stages, remark=remark,
         )  # fmt: skip
 
 

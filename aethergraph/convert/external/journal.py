@@ -26,7 +26,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.other_process import holder_of, sign_lock
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["Journal", "left_behind"]
+__all__ = ["Journal", "changed_options", "interrupted_build", "left_behind", "load_manifest"]
 
 _VERSION = 2
 
@@ -49,8 +49,11 @@ class Journal:
         StorageError: it cannot be written.
     """
 
+    #: Behind the name of the output, the name of the folder.
+    SUFFIX = ".building"
+
     def __init__(self, output: PathLike, command: dict[str, Any], restart: bool) -> None:
-        self.folder = _folder_of(output)
+        self.folder = _folder_of(output, self.SUFFIX)
         self._command = json.loads(json.dumps(command))
         self.state: dict[str, Any] = {}
         try:
@@ -106,23 +109,12 @@ class Journal:
             os.close(folder)
 
     def _read(self) -> None:
-        try:
-            known = json.loads(Path(self.path("manifest.json")).read_text("utf-8"))
-            version, command, state = known["version"], known["command"], known["state"]
-            if version == _VERSION and known["checksum"] != _checksum(command, state):
-                raise ValueError("its checksum is wrong")
-        except FileNotFoundError:
+        known = load_manifest(self.folder)
+        if known is None:
             self._empty()  # killed before anything was recorded
             return
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InvalidArgumentError(
-                f"{self.folder}: its manifest cannot be read ({error}); restart=True begins anew"
-            ) from None
-        if version != _VERSION:
-            raise InvalidArgumentError(
-                f"{self.folder}: is of another version of aethergraph; restart=True begins anew"
-            )
-        options = _changed_options(command, self._command)
+        command, state = known["command"], known["state"]
+        options = changed_options(command, self._command)
         inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
         if (options or inputs) and (known.get("refused") is True or "finished" in state):
             self._empty()  # it failed by what it was made of, or is complete; this is another one
@@ -214,13 +206,49 @@ class Journal:
                 self.remove()
 
 
+def load_manifest(folder: str) -> dict[str, Any] | None:
+    """Return what the manifest of a folder says; None: nothing was recorded.
+
+    Raises:
+        InvalidArgumentError: it cannot be read.
+    """
+    try:
+        text = Path(os.path.join(folder, "manifest.json")).read_text("utf-8")
+        known: dict[str, Any] = json.loads(text)
+        version, command, state = known["version"], known["command"], known["state"]
+        if version == _VERSION and known["checksum"] != _checksum(command, state):
+            raise ValueError("its checksum is wrong")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidArgumentError(
+            f"{folder}: its manifest cannot be read ({error}); restart=True begins anew"
+        ) from None
+    if version != _VERSION:
+        raise InvalidArgumentError(
+            f"{folder}: is of another version of aethergraph; restart=True begins anew"
+        )
+    return known
+
+
 def _checksum(command: dict[str, Any], state: dict[str, Any]) -> str:
     text = json.dumps([command, state], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _folder_of(output: PathLike) -> str:
-    return f"{os.path.abspath(os.fspath(output))}.building"
+def _folder_of(output: PathLike, suffix: str = Journal.SUFFIX) -> str:
+    return f"{os.path.abspath(os.fspath(output))}{suffix}"
+
+
+def interrupted_build(output: PathLike) -> dict[str, Any] | None:
+    """Return command and state of an interrupted build, unless it is running or was not recorded.
+
+    Raises:
+        InvalidArgumentError: its record cannot be read.
+    """
+    if left_behind(output) is None:
+        return None
+    return load_manifest(_folder_of(output))
 
 
 def left_behind(output: PathLike) -> str | None:
@@ -234,8 +262,8 @@ def left_behind(output: PathLike) -> str | None:
     return folder
 
 
-def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Describe options that differ from the interrupted build, for the error message."""
+def changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Describe options that differ from those of an earlier build, for the error message."""
     names = [[state["path"] for state in some.get("inputs", [])] for some in (before, now)]
     changes = []
     if names[0] != names[1]:

@@ -1,0 +1,326 @@
+"""Vectors brought to the present commit of a graph: the rows that may differ are computed again.
+
+::
+
+    features that changed ──┐  and their out-neighbours, and lists that changed
+                            └──> stale rows of layer 0 ──┐  likewise
+                                                         └──> stale rows of layer 1 ──> ...
+
+New nodes are stale in every layer. A row depends on the rows of its node and of its in-neighbours
+in the layer before, and on its list: so no other row differs from what a run over all nodes
+computes, and stale ones are computed by the code of that run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.convert.external.journal import Journal, interrupted_build, left_behind
+from aethergraph.convert.outputs import check_outputs
+from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.dynamic.history import History
+from aethergraph.dynamic.snapshot import Snapshot
+from aethergraph.errors import (
+    InvalidArgumentError,
+    LayoutError,
+    OutOfMemoryError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from aethergraph.features import FeatureTable
+from aethergraph.graph.schema import NODE
+from aethergraph.inference.job import Embedding
+from aethergraph.inference.layer_file import ChangedLayerFile
+from aethergraph.inference.table import (
+    HASHES,
+    OUTPUT,
+    KeptLayers,
+    describe_features,
+    describe_moment,
+    hash_rows,
+    layer_name,
+    read_hashes,
+)
+from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.storage.scratch import storage_error
+
+__all__ = ["refresh_output", "stale_nodes"]
+
+Ids = NDArray[np.int64]
+_AT_ONCE = 1 << 16  # rows of features that are read, and nodes whose lists are, at a time
+_ANEW = "restart=True computes all nodes anew"
+
+
+class _UnknownChangesError(Exception):
+    """What has changed since the layers were computed is not known; says why."""
+
+
+def refresh_output(
+    job: Embedding, output: str, command: dict[str, Any], graph: HomogeneousGraph, rows: RowSource,
+    force: bool, restart: bool, remark: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Bring an output to the moment of a graph, or make it.
+
+    Args:
+        job: the run over all nodes.
+        output: the file.
+        command: what decides the rows but for the commit, and rows of features.
+        graph: the graph at its moment.
+        rows: what the first layer reads.
+        force: overwrite a file that is no output of such a call.
+        restart: compute all nodes.
+        remark: called with remarks.
+    """
+    inputs = [state["path"] for state in job.command["inputs"]]
+    check_outputs([output], inputs, True)
+    with KeptLayers(output, command, graph, rows) as kept:
+        # A call that was killed at its end may have written the output.
+        goes_on = not restart and left_behind(output) is not None
+        check_outputs([output], inputs, force or goes_on or kept.has_output)
+        Refresh(job, kept, graph, rows, remark).run(force, restart)
+
+
+class Refresh:
+    """One call of :func:`embed` with ``refresh=True``.
+
+    Args:
+        job: the run over all nodes.
+        kept: the folder of the layers.
+        graph: the graph at its moment.
+        rows: what the first layer reads.
+        remark: called with remarks.
+    """
+
+    def __init__(
+        self, job: Embedding, kept: KeptLayers, graph: HomogeneousGraph, rows: RowSource,
+        remark: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._job, self._kept, self._graph, self._rows = job, kept, graph, rows
+        self._remark = remark
+
+    def run(self, force: bool, restart: bool) -> None:
+        """Bring the output to the moment of the graph."""
+        kept, changes = self._kept, None
+        if kept.state and not restart:
+            try:
+                changes = self._changes()
+            except _UnknownChangesError as reason:
+                self._remark(f"all nodes are computed: {reason}")
+        if changes is not None:
+            self._update(*changes)
+            return
+        begun = interrupted_build(kept.output)
+        if begun is not None:
+            force = force or bool(begun["state"].get("placed"))
+            if not restart and self._is_of_another_moment(begun["command"]):
+                self._remark(
+                    "a run over all nodes was interrupted, and the graph or the features have "
+                    "changed since: it begins anew"
+                )
+                restart = True
+        self._job.run(kept.output, force or kept.has_output, restart, self._remark, kept)
+
+    def _is_of_another_moment(self, command: dict[str, Any]) -> bool:
+        """Return whether work differs from ours by what may change from call to call, and alone."""
+        both = [dict(some) for some in (command, self._job.command)]
+        for some in both:
+            some["graph"] = {**some["graph"], "lsn": None, "commit": None}
+            some["features"] = some["inputs"] = some["edge_attrs"] = None
+        return both[0] == both[1] and command != self._job.command
+
+    # ---- what has changed ------------------------------------------------------------------
+
+    def _changes(self) -> tuple[Ids, Ids]:
+        """Return the nodes whose lists have changed, and the rows of features that have.
+
+        Raises:
+            _UnknownChangesError: it is not known.
+            InvalidArgumentError: the layers are of something else, or of a later commit.
+        """
+        kept = self._kept
+        differences = kept.differences()
+        if differences:
+            raise InvalidArgumentError(
+                f"{kept.output} was made of something else: {'; '.join(differences)}. {_ANEW}"
+            )
+        if not kept.has_output:
+            raise _UnknownChangesError(f"{kept.output} is not the file that was written last")
+        now, least = describe_moment(self._graph), kept.least
+        part = "commit" if now["memory"] == least["memory"] else "lsn"
+        if now[part] < least[part]:
+            raise InvalidArgumentError(
+                f"the graph is at {part} {now[part]}, and {kept.output} is of {part} "
+                f"{least[part]}: give a later snapshot, or the graph itself; {_ANEW}"
+            )
+        return self._changed_lists(now), self._changed_rows(now)
+
+    def _changed_lists(self, now: dict[str, Any]) -> Ids:
+        """Return the nodes whose lists of in-edges have changed."""
+        before, snapshot = self._kept.state["moment"], cast("Snapshot", self._graph)
+        if now["memory"] == before["memory"]:
+            if not now["memory"]:
+                return np.empty(0, np.int64)  # it does not change
+            try:
+                return snapshot.changed(since=before["commit"])
+            except UnsupportedError as error:
+                raise _UnknownChangesError(str(error)) from None
+        # Another process has opened the graph since, where commits are counted anew.
+        if now["lsn"] == before["lsn"]:
+            return np.empty(0, np.int64)
+        store = snapshot.native_snapshot.store
+        if store.path is None:
+            raise _UnknownChangesError("the graph is not open in its directory")
+        megabytes = max(1, -(-store.live.count().arena_bytes >> 20))
+        try:
+            with History(store.path, megabytes) as history:
+                since = history.at(before["lsn"]).commit
+                then = history.at(now["lsn"])
+                assert isinstance(then, Snapshot)
+                return then.changed(since=since)
+        except (OutOfRangeError, OutOfMemoryError) as error:
+            raise _UnknownChangesError(str(error)) from None
+
+    def _changed_rows(self, now: dict[str, Any]) -> Ids:
+        """Return the rows of features that have changed, of nodes that there were."""
+        kept, rows, count = self._kept, self._rows, self._kept.state["nodes"]
+        left, before = kept.left_changed(), kept.state["moment"]
+        if describe_features(rows) == kept.state["features"] != {}:
+            if not isinstance(rows, SnapshotRows):
+                return left  # a file that was not written to
+            if now["memory"] == before["memory"]:
+                changed = rows.changed(before["commit"])
+                return np.union1d(left, changed[changed < count])
+        hashes = np.load(kept.path(HASHES), mmap_mode="r")
+        report, parts = self._job.show("Comparing features", "nodes"), [left]
+        for start, part in read_hashes(rows, count):
+            parts.append(start + np.flatnonzero(part != hashes[start : start + len(part)]))
+            report(start + len(part), count)
+        return np.unique(np.concatenate(parts))
+
+    # ---- the work --------------------------------------------------------------------------
+
+    def _update(self, lists: Ids, changed: Ids) -> None:
+        kept, job, count = self._kept, self._job, self._graph.num_nodes
+        before, forms = kept.state["nodes"], kept.state["forms"]
+        new = np.union1d(changed, np.arange(before, count))  # rows of features
+        stale = stale_nodes(self._graph, lists, new, job.num_layers)
+        if left_behind(kept.output) is not None:
+            # A run over all nodes that ended late: it shares files with the layers.
+            Journal(kept.output, job.command, True).remove()
+        if len(stale[-1]):
+            limits = job.run_for(stale, forms)
+            numbers = " and ".join(f"{len(nodes):,}" for nodes in stale)
+            self._remark(f"of {count:,} nodes the layers compute {numbers}")
+            kept.intend(changed)
+            fresh = kept.path(OUTPUT)
+            try:
+                _copy(kept.output, fresh)
+                self._change_layers(stale, limits, before)
+                job.check_inputs()
+                self._change_hashes(new, before)
+                kept.intend_output(fresh)
+                _replace(fresh, kept.output)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(fresh)
+                raise
+        kept.finish_with(count, forms)
+
+    def _change_layers(self, stale: Sequence[Ids], limits: Sequence[int], before: int) -> None:
+        """Write the rows of the nodes ``stale`` of each layer; there were ``before`` nodes."""
+        kept, job, path = self._kept, self._job, ""
+        for number, nodes in enumerate(stale):
+            shape, dtype = kept.state["forms"][number]
+            with ExitStack() as stack:
+                rows = None
+                if number:
+                    rows = {NODE: stack.enter_context(FeatureTable.load(path, "mmap"))}
+                path = kept.path(OUTPUT if number == len(stale) - 1 else layer_name(number))
+                file = stack.enter_context(
+                    ChangedLayerFile(path, (self._graph.num_nodes, *shape), np.dtype(dtype), before)
+                )
+                results = job.results(number, rows, limits[number])
+                stack.enter_context(closing(results))
+                report, done = job.show_layer(number), 0
+                for result in results:
+                    file.put(nodes[done : done + len(result)], result)
+                    done += len(result)
+                    report(done, len(nodes))
+                file.sync()
+
+    def _change_hashes(self, ids: Ids, before: int) -> None:
+        """Write the hashes of rows of features; there were ``before`` rows."""
+        path, shape = self._kept.path(HASHES), (self._graph.num_nodes,)
+        with ChangedLayerFile(path, shape, np.dtype(np.uint64), before) as file:
+            for start in range(0, len(ids), _AT_ONCE):
+                part = ids[start : start + _AT_ONCE]
+                file.put(part, hash_rows(self._rows.gather(part)))
+            file.sync()
+
+
+def stale_nodes(graph: HomogeneousGraph, lists: Ids, rows: Ids, num_layers: int) -> list[Ids]:
+    """Return the nodes whose rows may differ, ascending, for each layer.
+
+    Args:
+        graph: the graph as it is now.
+        lists: nodes whose lists of in-edges have changed.
+        rows: nodes whose features have changed, or that are new.
+        num_layers: number of layers.
+
+    Raises:
+        LayoutError: the graph does not store out-edges, which lead from a row to those that it
+            is in.
+    """
+    stale, front = list[Ids](), rows
+    reached, followed = np.zeros((2, graph.num_nodes), np.bool_)
+    reached[rows] = True
+    for _ in range(num_layers):
+        if len(front) and graph.layout == "csc":
+            raise LayoutError(
+                "graph stores in-edges alone (layout 'csc'), and refresh=True follows out-edges "
+                f"from what has changed: make the graph with layout='both', or {_ANEW}"
+            )
+        for start in range(0, len(front), _AT_ONCE):
+            out = graph.topology("csr").neighbors(front[start : start + _AT_ONCE])[0]
+            reached[out] = True
+        reached[lists], followed[front] = True, True
+        stale.append(np.flatnonzero(reached))
+        front = np.flatnonzero(reached & ~followed)
+    return stale
+
+
+def _copy(source: str, path: str) -> None:
+    """Copy a file, sharing its blocks where the file system can."""
+    try:
+        with open(source, "rb") as before, open(path, "wb") as after:
+            left = os.fstat(before.fileno()).st_size
+            with suppress(OSError):  # file systems that cannot; the rest is copied below
+                while left > 0:
+                    count = os.copy_file_range(before.fileno(), after.fileno(), min(left, 1 << 30))
+                    if not count:
+                        break
+                    left -= count
+            before.seek(after.seek(0, os.SEEK_END))
+            shutil.copyfileobj(before, after, 1 << 24)
+    except OSError as error:
+        raise storage_error(error, path) from None
+
+
+def _replace(fresh: str, path: str) -> None:
+    """Give a file the name of another one, durably."""
+    try:
+        os.replace(fresh, path)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise storage_error(error, path) from None

@@ -1,0 +1,211 @@
+"""KeptLayers: the rows of every layer on disk, so that a later call computes what has changed.
+
+::
+
+    OUT.npy                        the rows of the last layer
+    OUT.npy.layers/
+        layer-0.npy ...            the rows of the layers before it, of all nodes
+        features.npy               a hash of each row of the features
+        manifest.json              what all of it is made of: layers, options, graph, and its commit
+
+Layers are changed in place, and ``manifest.json`` says so before: ``going_to``, the commit that
+they are brought to. Whatever a kill leaves of them, every row that is not as of the commit that was
+recorded last is one of those that a later call computes again, for what has changed up to a commit
+is among what has changed up to a later one. Two things would not be seen again, and are recorded:
+that commit itself, as no earlier one will do then, and the rows of features that had changed, as
+they may have changed back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.convert.external.journal import Journal, changed_options, load_manifest
+from aethergraph.convert.inputs import input_state
+from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.inference.layer_file import LayerFile
+from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.storage.scratch import storage_error
+
+__all__ = [
+    "CHANGED_ROWS", "HASHES", "OUTPUT", "KeptLayers", "describe_features", "describe_moment",
+    "hash_features", "hash_rows", "layer_name", "read_hashes",
+]  # fmt: skip
+
+#: Files of the folder: of the hashes of features; of changed rows, by number; of an output to come.
+HASHES, CHANGED_ROWS, OUTPUT = "features.npy", "changed.npy", "output.npy"
+_READ, _HASHED = 1 << 16, 1 << 14  # rows that are read, and hashed, at a time
+#: What a hash is made with: the finalizer of MurmurHash3, one to one for a word of 8 bytes.
+_FACTORS = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def layer_name(number: int, suffix: str = "") -> str:
+    """Return the name of the file of a layer; the suffix tells files of node types apart."""
+    return f"layer-{number}{suffix}.npy"
+
+
+class KeptLayers(Journal):
+    """Folder beside an output with the rows of its layers, and the record of what they are of.
+
+    Args:
+        output: the output.
+        command: what decides the rows but for the commit, and rows of features.
+        graph: the graph at its moment.
+        features: what the first layer reads.
+
+    Raises:
+        InvalidArgumentError: another process works in it.
+        StorageError: it cannot be written.
+    """
+
+    SUFFIX = ".layers"
+
+    def __init__(
+        self, output: str, command: dict[str, Any], graph: HomogeneousGraph, features: RowSource
+    ) -> None:
+        self.output = os.path.abspath(output)
+        self._graph, self._features = graph, features
+        self._kept: dict[str, Any] = {}
+        super().__init__(output, command, False)
+
+    def _read(self) -> None:
+        known = load_manifest(self.folder)
+        if known is None:
+            self._empty()
+        else:
+            self.state, self._kept = known["state"], known["command"]
+
+    def __enter__(self) -> KeptLayers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove_if_new()
+
+    def differences(self) -> list[str]:
+        """Describe what the rows are of that is another one now."""
+        return changed_options(self._kept, self._command)
+
+    @property
+    def has_output(self) -> bool:
+        """True if the output is the file that belongs to the layers."""
+        known = [self.state.get("output"), self.state.get("going_to", {}).get("output")]
+        try:
+            return input_state(self.output) in known
+        except OSError:
+            return False
+
+    @property
+    def least(self) -> dict[str, Any]:
+        """Moment that the graph must have reached for the layers to be brought there."""
+        moment: dict[str, Any] = self.state.get("going_to", self.state)["moment"]
+        return moment
+
+    def forget(self) -> None:
+        """Record that the folder holds nothing, before its files are replaced."""
+        self._forget()
+        self.state = {}
+
+    def finish_with(self, count: int, forms: Any) -> None:
+        """Record that all rows are those of this moment.
+
+        Args:
+            count: number of nodes.
+            forms: shapes of a row and dtypes of the layers, in JSON's types.
+        """
+        self.record(
+            moment=describe_moment(self._graph), nodes=count, forms=forms,
+            features=describe_features(self._features), output=input_state(self.output),
+        )  # fmt: skip
+
+    def intend(self, changed: NDArray[np.int64]) -> None:
+        """Record that rows will be brought to this moment, and which rows of features differ."""
+        self.save(CHANGED_ROWS, changed)
+        self.record(**{**self.state, "going_to": {"moment": describe_moment(self._graph)}})
+
+    def intend_output(self, path: str) -> None:
+        """Record that a file takes the place of the output."""
+        state = {**input_state(path), "path": self.output}
+        going_to = {**self.state["going_to"], "output": state}
+        self.record(**{**self.state, "going_to": going_to})
+
+    def left_changed(self) -> NDArray[np.int64]:
+        """Return the rows of features that differed when a process was killed."""
+        if "going_to" not in self.state:
+            return np.empty(0, np.int64)
+        ids: NDArray[np.int64] = np.load(self.path(CHANGED_ROWS))
+        return ids
+
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Write a small array to a file of the folder, durably and at once or not at all."""
+        path, fresh = self.path(name), self.path(f"{name}.tmp")
+        try:
+            with open(fresh, "wb") as file:
+                np.save(file, array)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except OSError as error:
+            raise storage_error(error, path) from None
+
+
+def describe_moment(graph: Any) -> dict[str, Any]:
+    """Return which commit a graph is at, in its memory and in its log."""
+    snapshot = graph.native_snapshot
+    if snapshot is None:
+        return {"memory": "", "commit": 0, "lsn": 0}
+    return {
+        "memory": snapshot.store.memory_name, "commit": int(snapshot.commit),
+        "lsn": int(snapshot.lsn),
+    }  # fmt: skip
+
+
+def describe_features(rows: RowSource) -> dict[str, Any]:
+    """Return what tells rows that cannot have changed, or tell what has, from others."""
+    if isinstance(rows, SnapshotRows):
+        return {"memory": rows.memory.inode}
+    return {"file": input_state(rows.path)} if rows.path and os.path.isfile(rows.path) else {}
+
+
+def hash_rows(rows: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a hash of each row, uint64 [n].
+
+    Two rows that differ in one word of 8 bytes have different ones; others almost surely.
+    """
+    out = np.zeros(len(rows), np.uint64)
+    data = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    width = -(-data.shape[1] // 8)
+    keys = np.arange(1, width + 1, dtype=np.uint64) * _STEP
+    words = np.zeros((min(_HASHED, len(rows)), width * 8), np.uint8)
+    for start in range(0, len(rows), _HASHED):
+        part = data[start : start + _HASHED]
+        words[: len(part), : data.shape[1]] = part
+        bits = words[: len(part)].view(np.uint64) ^ keys
+        for factor in _FACTORS:
+            bits ^= bits >> np.uint64(33)
+            bits *= factor
+        bits ^= bits >> np.uint64(33)
+        out[start : start + len(part)] = bits.sum(axis=1, dtype=np.uint64)
+    return out
+
+
+def read_hashes(rows: RowSource, count: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+    """Yield the hashes of the first ``count`` rows, and where they begin, a stretch at a time."""
+    for start in range(0, count, _READ):
+        yield start, hash_rows(rows.read(start, min(start + _READ, count)))
+
+
+def hash_features(rows: RowSource, path: str, report: native.Progress) -> None:
+    """Write the hashes of all rows to a .npy file."""
+    count = rows.num_rows
+    with LayerFile(path, (count,), np.dtype(np.uint64)) as file:
+        for _, hashes in read_hashes(rows, count):
+            file.append(hashes)
+            report(file.rows, count)
+        file.sync()
