@@ -152,12 +152,12 @@ class Refresh:
             )
         if not kept.has_output:
             raise _UnknownChangesError(f"{kept.output} is not the file that was written last")
-        now, least = describe_moment(self._graph), kept.least
-        part = "commit" if now["memory"] == least["memory"] else "lsn"
-        if now[part] < least[part]:
+        now, earliest = describe_moment(self._graph), kept.earliest
+        part = "commit" if now["memory"] == earliest["memory"] else "lsn"
+        if now[part] < earliest[part]:
             raise InvalidArgumentError(
                 f"the graph is at {part} {now[part]}, and {kept.output} is of {part} "
-                f"{least[part]}: give a later snapshot, or the graph itself; {_ANEW}"
+                f"{earliest[part]}: give a later snapshot, or the graph itself; {_ANEW}"
             )
         return self._changed_lists(now), self._changed_rows(now)
 

@@ -102,7 +102,7 @@ class KeptLayers(Journal):
             return False
 
     @property
-    def least(self) -> dict[str, Any]:
+    def earliest(self) -> dict[str, Any]:
         """Moment that the graph must have reached for the layers to be brought there."""
         moment: dict[str, Any] = self.state.get("going_to", self.state)["moment"]
         return moment

@@ -11,8 +11,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -24,6 +26,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference.fingerprints import describe_attributes, describe_function
 from aethergraph.loading import HeteroBatch
 from aethergraph.loading.state import describe
+from aethergraph.sampling import Subgraph
 from aethergraph.sampling.keys import hash_name
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ INSTEAD = (
     "give the list of its convolutions with what stands between them, or functions of batches to "
     "aethergraph.inference.embed"
 )
+
+#: Nodes and edges of a batch at least. Products of matrices of few rows (1 to 3, where this was
+#: looked at) are summed up in another order than those of more, which all give the same bits.
+_FEWEST = 16
 
 #: Computes a layer: rows, the batch, values of edges by name.
 Call = Callable[[Tensor, "Batch", dict[str, Tensor]], Tensor]
@@ -69,6 +76,11 @@ class TorchLayer:
 
     def __call__(self, batch: Batch | HeteroBatch) -> NDArray[Any] | None:
         """Return the rows of the first nodes of a batch."""
+        count = None
+        if not isinstance(batch, HeteroBatch):
+            count = batch.batch_size
+            if min(count, len(batch.subgraph.row)) < _FEWEST:
+                batch = _pad(batch)
 
         def on(attrs: Any, name: str) -> Any:
             if isinstance(batch, HeteroBatch):
@@ -78,7 +90,32 @@ class TorchLayer:
 
         values = {option: on(batch.edge_attrs, name) for option, name in self._values.items()}
         rows = self._call(on(batch.node_attrs, "x"), batch, values)
-        return None if rows is None else rows.cpu().numpy()
+        return None if rows is None else rows[:count].cpu().numpy()
+
+
+def _pad(batch: Batch) -> Batch:
+    """Return a batch with a few nodes more, behind those whose rows are wanted.
+
+    They have an edge each, from itself, and rows and values of zeros.
+    """
+    count, sample = batch.batch_size, batch.subgraph
+    some = np.arange(count, count + _FEWEST)
+    row = np.where(sample.row < count, sample.row, sample.row + _FEWEST)
+
+    def pad(array: NDArray[Any], place: int) -> NDArray[Any]:
+        zeros = np.zeros((_FEWEST, *array.shape[1:]), array.dtype)
+        return np.concatenate((array[:place], zeros, array[place:]))
+
+    end = len(sample.row)
+    subgraph = Subgraph(
+        pad(sample.node, count), np.append(row, some), np.append(sample.col, some),
+        pad(sample.edge, end),
+    )  # fmt: skip
+    return replace(
+        batch, subgraph=subgraph, seeds=pad(batch.seeds, count), index=pad(batch.index, count),
+        node_attrs={name: pad(rows, count) for name, rows in batch.node_attrs.items()},
+        edge_attrs={name: pad(rows, end) for name, rows in batch.edge_attrs.items()},
+    )  # fmt: skip
 
 
 def on_device(array: NDArray[Any], device: torch.device) -> Tensor:

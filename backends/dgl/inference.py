@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Module
 
 import dgl
-from aethergraph._checks.options import as_text
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph._torch.layers import (
     Call,
     Steps,
@@ -108,7 +108,8 @@ def embed(
 
     Raises:
         UnsupportedError: no list; a convolution over several hops, or one that keeps what it
-            computed for another graph; one of many types for a graph of one, or the other way.
+            computed for another graph; one of many types for a graph of one, or the other way; with
+            ``refresh``, one that counts degrees in its block.
         InvalidArgumentError: convolutions take no such values of edges; lazy parameters; a graph of
             DGL's; or as :func:`aethergraph.inference.embed`.
     """
@@ -119,6 +120,8 @@ def embed(
     values = {} if name is None else {"edge_weight": name}
     items = items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
+    if as_flag(refresh, "refresh"):
+        _check_alone(modules)
     place = place_modules(modules, device, _why_not)
     layers = []
     is_typed = bool(getattr(source, "is_typed", False))
@@ -224,6 +227,18 @@ def _is_conv(item: Any) -> bool:
     if not isinstance(item, Module):
         return False
     return next(iter(inspect.signature(item.forward).parameters), "") in ("graph", "g")
+
+
+def _check_alone(modules: Sequence[Module]) -> None:
+    """Raise for convolutions whose rows depend on which other nodes are in the batch."""
+    for root in modules:
+        for module in root.modules():
+            if _is_conv(module) and getattr(module, "_norm", None) in ("both", "left"):
+                raise UnsupportedError(
+                    f"{type(module).__name__} with norm={module._norm!r} counts out-edges in its "
+                    "batch, so that its rows depend on the other nodes there: refresh=True takes "
+                    "it with norm='right', or with norm='none' and the norms as edge_weight"
+                )
 
 
 def _why_not(module: Module) -> str | None:

@@ -7,6 +7,7 @@ Source followed: ``torch_geometric/nn/models/basic_gnn.py`` (``BasicGNN.inferenc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from aethergraph._checks.options import as_text
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph._torch.layers import (
     Call,
     Steps,
@@ -126,7 +127,8 @@ def embed(
     Raises:
         UnsupportedError: a model of another kind, or one whose layers need more than the neighbours
             of a node: ``jk="cat"``, several hops in a convolution, norms over all nodes; a layer of
-            a typed model that needs the rows of two before it.
+            a typed model that needs the rows of two before it; with ``refresh``, convolutions that
+            count degrees in their batch.
         InvalidArgumentError: convolutions do not take such values of edges; lazy parameters; or as
             :func:`aethergraph.inference.embed`.
     """
@@ -149,6 +151,8 @@ def embed(
         )
     items = [model] if is_whole else items_of(model)
     modules = [item for item in items if isinstance(item, Module)]
+    if as_flag(refresh, "refresh"):
+        _check_alone(modules)
     place = place_modules(modules, device, why_not)
     calls: Iterator[tuple[str, list[Any], Any]]
     if isinstance(model, GraphModule) and is_whole:
@@ -224,3 +228,22 @@ def _list_call(steps: Steps, device: torch.device) -> Call:
         return steps.run(x, lambda x: steps.conv(ends(x, count), edge_index, **values)[:count])
 
     return call
+
+
+def _check_alone(modules: Sequence[Module]) -> None:
+    """Raise for convolutions whose rows depend on which other nodes are in the batch."""
+    for root in modules:
+        for module in root.modules():
+            # Those that work with the norms of GCN import what makes them, or the Laplacian.
+            names = {"gcn_norm", "get_laplacian"} & vars(
+                sys.modules[type(module).__module__]
+            ).keys()
+            is_normal = "symnorm" in getattr(module, "aggregators", ("symnorm",))  # of EGConv
+            is_normal = is_normal and getattr(module, "normalize", True)
+            if isinstance(module, MessagePassing) and names and is_normal:
+                way = "it with normalize=False, and the norms as edge_weight"
+                raise UnsupportedError(
+                    f"{type(module).__name__} counts degrees in its batch, so that its rows depend "
+                    "on the other nodes there: refresh=True takes "
+                    f"{way if hasattr(module, 'normalize') else 'other convolutions'}"
+                )

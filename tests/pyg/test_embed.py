@@ -23,6 +23,7 @@ from torch_geometric.nn import (
     PNA,
     ChebConv,
     EdgeCNN,
+    EGConv,
     GATConv,
     GatedGraphConv,
     GCNConv,
@@ -64,13 +65,13 @@ def stored(folder: Path, storage: Any) -> Graph:
     return graph
 
 
-def snapshot(folder: Path) -> Any:
+def live_graph() -> DynamicGraph:
     graph = DynamicGraph(NUM_NODES)
     graph.features = X.numpy()
     edges = np.unique(np.stack([SRC, DST]), axis=1)
     graph.insert_edges(*edges[:, ::2])
     graph.insert_edges(*edges[:, 1::2])
-    return graph.snapshot()
+    return graph
 
 
 GRAPHS: dict[str, Callable[[Path], Any]] = {
@@ -78,7 +79,7 @@ GRAPHS: dict[str, Callable[[Path], Any]] = {
     "data": lambda folder: Data(x=X, edge_index=torch.from_numpy(np.stack([SRC, DST]))),
     "mapped": lambda folder: stored(folder, "mmap"),
     "uring": lambda folder: stored(folder, "uring"),
-    "snapshot": snapshot,
+    "snapshot": lambda folder: live_graph().snapshot(),
 }
 DEGREES = {"aggregators": ["mean", "max"], "scalers": ["identity"], "deg": torch.ones(5).long()}
 MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -310,3 +311,41 @@ def test_what_cannot_be_is_named(
 def test_stores_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="pair of stores: give the graph that they are"):
         embed([SAGE], make_stores(), tmp_path / "h.npy")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["GraphSAGE", "GAT", "GIN", "PNA", "EdgeCNN"])
+def test_refreshed_vectors_are_those_of_all_nodes_to_the_last_bit(
+    name: str, tmp_path: Path
+) -> None:
+    """With changes of one node, whose products of matrices have a row, and of more."""
+    kind, options = MODELS[name]
+    model, graph = basic(kind, **options), live_graph()
+    for number in (0, 1, 2, 5, 40):
+        src, dst = np.random.default_rng(number).integers(0, NUM_NODES, (2, number))
+        graph.insert_edges(src, dst)
+        if number == 2:
+            graph.add_nodes(1, x=np.ones((1, 8), np.float32))
+        table = embed(model, graph, tmp_path / "h.npy", batch_size=32, refresh=True)
+        wanted = embed(model, graph, tmp_path / "all.npy", batch_size=50, force=True)
+        np.testing.assert_array_equal(table.array, wanted.array, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (basic(GCN), "GCNConv counts degrees in its batch, .* takes it with normalize=False"),
+        ([SGConv(8, 4)], "SGConv counts degrees in its batch"),
+        ([EGConv(8, 8)], "EGConv counts .* takes other convolutions"),
+    ],
+)
+def test_rows_that_depend_on_the_batch_are_not_refreshed(
+    model: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        embed(model, GRAPH, tmp_path / "h.npy", refresh=True)
+    embed(
+        [EGConv(8, 8, ["mean"]), GCNConv(8, 4, normalize=False)],
+        GRAPH,
+        tmp_path / "h.npy",
+        refresh=True,
+    )
