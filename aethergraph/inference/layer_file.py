@@ -133,7 +133,6 @@ class ChangedLayerFile(LayerFile):
             raise self._damage() from None
         if before != after or os.fstat(self._file).st_size < self._end:
             raise self._damage()
-        self._write(self._head, 0)
 
     def put(self, ids: NDArray[np.int64], rows: NDArray[Any]) -> None:
         """Write rows at their places, ``ids``, ascending."""
@@ -143,6 +142,12 @@ class ChangedLayerFile(LayerFile):
         bounds = [0, *ends.tolist(), len(ids)]
         for start, end, first in zip(bounds, bounds[1:], ids[bounds[:-1]].tolist(), strict=False):
             self._write(data[start * size : end * size], head + first * size)
+
+    def sync(self) -> None:
+        """Make the rows so far durable, and then the number of rows: a file has what it says."""
+        super().sync()
+        self._write(self._head, 0)
+        super().sync()
 
 
 def _read_form(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:

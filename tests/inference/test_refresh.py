@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from support.recording import Interrupt
 from support.strategies import examples
 
-from aethergraph import DynamicGraph, Graph
+from aethergraph import DynamicGraph, FeatureTable, Graph
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, StorageError
 from aethergraph.inference import embed
+from aethergraph.inference.table import KeptLayers, hash_rows
 from aethergraph.loading import Batch
 
 Rows = NDArray[Any]
@@ -79,7 +89,7 @@ def over_base(folder: Path) -> DynamicGraph:
 
 @pytest.mark.parametrize("place", ["memory", "over a base"])
 @given(data=st.data())
-@examples(60)
+@examples(25)
 def test_equals_a_run_over_all_nodes_after_any_changes(place: str, data: Any) -> None:
     options: dict[str, Any] = {
         "layers": [Weighted(factor) for factor in range(data.draw(st.integers(1, 3)))],
@@ -101,3 +111,464 @@ def test_equals_a_run_over_all_nodes_after_any_changes(place: str, data: Any) ->
             wanted = embed(out=folder / "all.npy", force=True, **call)
             np.testing.assert_array_equal(np.load(out), wanted.array, strict=True)
         graph.close()
+
+
+# ---- what is computed ---------------------------------------------------------------------------
+
+
+class Total:
+    """Layer of integers: twice the own row, and the rows of all neighbours."""
+
+    def __init__(self, factor: int = 2) -> None:
+        self.fingerprint = f"times {factor}"
+        self._factor = factor
+        self.nodes = list[int]()  # that it was called for
+
+    def __call__(self, batch: Batch) -> Rows:
+        assert batch.x is not None
+        row, col = batch.edge_index
+        self.nodes += batch.seeds.tolist()
+        rows = batch.x[: batch.batch_size] * self._factor
+        np.add.at(rows, col, batch.x[row])
+        return rows
+
+
+def path_graph(folder: Path, **options: Any) -> DynamicGraph:
+    """Return 0 -> 1 -> ... -> 9, in a directory."""
+    graph = DynamicGraph.open(folder / "g.aegd", 10, 16, **options)
+    graph.insert_edges(np.arange(9), np.arange(1, 10))
+    graph.features = np.arange(10)[:, None] + 1
+    return graph
+
+
+class Vectors:
+    """Vectors of two layers that are refreshed again and again, and compared with those of all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.layers = folder, [Total(), Total()]
+        self.remarks, self.stages = list[str](), list[str]()
+
+    def run(self, graph: Any, features: Any = None, **options: Any) -> list[list[int]]:
+        """Refresh them; return the nodes that the layers were called for."""
+
+        def stages(name: str, unit: str) -> Any:
+            self.stages.append(name)
+            return lambda done, total: None
+
+        for notes in (self.remarks, self.stages, *(layer.nodes for layer in self.layers)):
+            notes.clear()
+        embed(
+            self.layers, graph, features, self.folder / "h.npy", refresh=True, stages=stages,
+            remark=self.remarks.append, **options,
+        )  # fmt: skip
+        return [list(layer.nodes) for layer in self.layers]
+
+    def refresh(self, graph: Any, features: Any = None, **options: Any) -> list[list[int]]:
+        """Refresh them, and compare them with those of a run over all nodes."""
+        calls = self.run(graph, features, **options)
+        wanted = self.of_all(graph, features)
+        np.testing.assert_array_equal(np.load(self.folder / "h.npy"), wanted, strict=True)
+        return calls
+
+    def of_all(self, graph: Any, features: Any = None) -> Rows:
+        """Return the vectors of a run over all nodes."""
+        layers, out = [Total(), Total()], self.folder / "all.npy"
+        embed(layers, graph, features, out, force=True, restart=True)
+        return np.load(out)
+
+
+def test_what_may_differ_is_computed_and_nothing_else(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    calls = vectors.refresh(graph)
+    assert [sorted(nodes[1:]) for nodes in calls] == [list(range(10))] * 2
+    assert vectors.remarks == []
+    assert vectors.refresh(graph) == [[], []]
+    graph.insert_edge(7, 3)
+    assert vectors.refresh(graph) == [[3], [3, 4]]
+    assert vectors.remarks == ["of 10 nodes the layers compute 1 and 2"]
+    assert vectors.stages == ["Layer 1 of 2", "Layer 2 of 2"]
+    graph.delete_edge(7, 3)
+    graph.update_nodes([5], x=[[0]])
+    assert vectors.refresh(graph) == [[3, 5, 6], [3, 4, 5, 6, 7]]
+    new = graph.add_nodes(2, x=[[3], [4]])
+    assert vectors.refresh(graph) == [[10, 11], [10, 11]]
+    graph.insert_edge(int(new[1]), 0)
+    assert vectors.refresh(graph) == [[0], [0, 1]]
+    with graph.transaction():
+        graph.insert_edge(0, 9)
+        graph.delete_edge(0, 9)
+    vectors.refresh(graph)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "all.npy", "g.aegd", "h.npy", "h.npy.layers"
+    ]  # fmt: skip
+
+
+def test_readers_of_the_output_keep_the_commit_that_they_have(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    before = np.load(tmp_path / "h.npy", mmap_mode="r")
+    rows = before.copy()
+    graph.insert_edge(7, 3)
+    vectors.refresh(graph)
+    np.testing.assert_array_equal(before, rows)
+    assert (np.load(tmp_path / "h.npy") != rows).any()
+
+
+def test_snapshots_are_taken_in_their_order(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    first = graph.snapshot()
+    graph.insert_edge(7, 3)
+    second = graph.snapshot()
+    graph.insert_edge(7, 4)
+    vectors.refresh(first)
+    assert vectors.refresh(second) == [[3], [3, 4]]
+    with pytest.raises(InvalidArgumentError, match=(
+        r"the graph is at commit \d+, and .*h\.npy is of commit \d+: give a later snapshot, or the "
+        "graph itself; restart=True computes all nodes anew"
+    )):  # fmt: skip
+        vectors.refresh(first)
+    assert vectors.refresh(graph) == [[4], [4, 5]]
+    vectors.refresh(first, restart=True)
+    assert vectors.refresh(graph) == [[3, 4], [3, 4, 5]]
+
+
+# ---- features of all kinds ----------------------------------------------------------------------
+
+
+def test_features_of_an_array_or_a_file_are_compared_by_their_rows(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    x = np.arange(10)[:, None] * 3
+    vectors.refresh(graph, x)
+    x[5] += 1
+    assert vectors.refresh(graph, x) == [[5, 6], [5, 6, 7]]
+    assert vectors.stages[0] == "Comparing features"
+    np.save(tmp_path / "x.npy", x)
+    rows = FeatureTable.load(tmp_path / "x.npy")
+    assert vectors.refresh(graph, rows) == [[], []]
+    vectors.refresh(graph, rows)
+    assert vectors.stages == []  # the file is known
+    x[7] += 1
+    np.save(tmp_path / "x.npy", x)
+    assert vectors.refresh(graph, FeatureTable.load(tmp_path / "x.npy")) == [[7, 8], [7, 8, 9]]
+
+
+def test_an_attribute_that_is_assigned_anew(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    rows = np.arange(10)[:, None] + 1
+    rows[4] = 7
+    graph.features = rows
+    assert vectors.refresh(graph) == [[4, 5], [4, 5, 6]]
+    graph.update_nodes([4], x=[[8]])
+    assert vectors.refresh(graph) == [[4, 5], [4, 5, 6]]
+    assert vectors.stages == ["Layer 1 of 2", "Layer 2 of 2"]  # its changes are known
+
+
+def test_features_of_a_graph_that_does_not_change(tmp_path: Path) -> None:
+    vectors, x = Vectors(tmp_path), np.arange(10)[:, None]
+    graph = Graph.from_edges(10, np.arange(9), np.arange(1, 10), layout="both")
+    vectors.refresh(graph, x)
+    x[2] = 50
+    assert vectors.refresh(graph, x) == [[2, 3], [2, 3, 4]]
+
+
+@given(rows=hnp.arrays(np.uint8, (5, 11)), at=st.integers(0, 54), value=st.integers(1, 255))
+@examples(50)
+def test_hashes_of_rows_tell_a_byte(rows: Rows, at: int, value: int) -> None:
+    before = hash_rows(rows)
+    rows.reshape(-1)[at] ^= value
+    assert np.flatnonzero(hash_rows(rows) != before).tolist() == [at // 11]
+
+
+def test_rows_without_bytes_have_hashes(tmp_path: Path) -> None:
+    assert len(hash_rows(np.zeros((3, 0)))) == 3
+
+
+# ---- other processes, merges --------------------------------------------------------------------
+
+
+def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    graph.insert_edge(8, 1)
+    vectors.refresh(graph)
+    graph.insert_edge(7, 3)
+    graph.update_nodes([5], x=[[0]])
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    assert vectors.refresh(graph) == [[3, 5, 6], [3, 4, 5, 6, 7]]
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    assert vectors.refresh(graph) == [[], []]
+    graph.delete_edge(7, 3)
+    reader = DynamicGraph.attach(tmp_path / "g.aegd")
+    assert vectors.refresh(reader) == [[3], [3, 4]]
+
+
+def test_merges(tmp_path: Path) -> None:
+    """Right behind one nothing is unknown; what came before it is in no log."""
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    graph.merge()
+    assert vectors.refresh(graph) == [[], []]
+    graph.insert_edge(7, 3)
+    assert vectors.refresh(graph) == [[3], [3, 4]]
+    graph.insert_edge(7, 4)
+    graph.merge()
+    vectors.refresh(graph)
+    assert re.fullmatch(
+        r"all nodes are computed: what has changed since commit \d+ is not known any more: the "
+        r"graph was merged at commit \d+, so take all nodes for changed",
+        vectors.remarks[0],
+    )
+    graph.insert_edge(7, 5)
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    assert vectors.refresh(graph) == [[5], [5, 6]]
+    graph.insert_edge(7, 6)
+    graph.merge()
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    vectors.refresh(graph)
+    assert "merging gave up those before it" in vectors.remarks[0]
+
+
+# ---- refused ------------------------------------------------------------------------------------
+
+
+@pytest.mark.own_share
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": [Total(), Total(3)]},
+         r"layers\[1\]\.fingerprint was 'times 2' and is 'times 3'"),
+        ({"num_neighbors": 3}, "num_neighbors was "),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"dtype": "float32"}, "dtype was 'None' and is 'float32'"),
+        ({"features": np.zeros((10, 2), int)},
+         r"features was 'int64\[1\]' and is 'int64\[2\]"),
+        ({"graph": DynamicGraph(10, 16)}, r"graph\.live was "),
+    ],
+)  # fmt: skip
+def test_layers_of_something_else_are_named(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    arguments: dict[str, Any] = {
+        "layers": [Total(), Total()], "graph": path_graph(tmp_path),
+        "features": np.zeros((10, 1), np.int64), "out": tmp_path / "h.npy", "refresh": True,
+    }  # fmt: skip
+    embed(**arguments)
+    with pytest.raises(InvalidArgumentError, match=f"made of something else: .*{message}") as error:
+        embed(**{**arguments, **changes})
+    assert "restart=True computes all nodes anew" in str(error.value)
+    embed(**{**arguments, **changes}, restart=True)
+
+
+def test_out_edges_are_needed_to_follow_what_has_changed(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path, layout="csc"), Vectors(tmp_path)
+    vectors.refresh(graph)
+    assert vectors.refresh(graph) == [[], []]
+    graph.insert_edge(7, 3)
+    message = "graph stores in-edges alone .*: make the graph with layout='both', or restart=True"
+    with pytest.raises(LayoutError, match=message):
+        vectors.refresh(graph)
+    vectors.refresh(graph, restart=True)
+
+
+def test_an_output_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    np.save(tmp_path / "h.npy", np.zeros(3))
+    with pytest.raises(StorageError, match=r"h\.npy: exists already"):
+        vectors.refresh(graph)
+    assert len(np.load(tmp_path / "h.npy")) == 3
+    vectors.refresh(graph, force=True)
+    assert vectors.remarks == [
+        f"all nodes are computed: {tmp_path}/h.npy is not the file that was written last"
+    ]
+    (tmp_path / "h.npy").unlink()
+    vectors.refresh(graph)
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    def layer(batch: Batch) -> Rows:
+        embed([Total()], graph, x, tmp_path / "h.npy", refresh=True)
+        raise AssertionError
+
+    graph, x = Graph.from_edges(2, [0], [1]), np.zeros((2, 1))
+    with pytest.raises(InvalidArgumentError, match=r"another build of .*h\.npy is running"):
+        embed([layer], graph, x, tmp_path / "h.npy", refresh=True)
+
+
+def test_a_layer_file_that_is_damaged(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    path = tmp_path / "h.npy.layers/layer-0.npy"
+    for number, (damage, message) in enumerate(
+        (
+            (lambda: path.unlink(), "is missing"),
+            (lambda: os.truncate(path, 150), "has not the 10 rows that were recorded"),
+            (lambda: path.write_bytes(bytes(500)), "has not the 10 rows that were recorded"),
+        )
+    ):
+        vectors.refresh(graph)
+        graph.insert_edge(7, number)
+        damage()
+        with pytest.raises(CorruptFileError, match=f"{message}.*restart=True"):
+            vectors.refresh(graph)
+        vectors.refresh(graph, restart=True)
+
+
+# ---- killed -------------------------------------------------------------------------------------
+
+
+class Ended:
+    """Ends the process, as it were, at one of the coming changes of files."""
+
+    CALLS = ("pwrite", "fsync", "replace", "unlink", "copy_file_range")
+
+    def __init__(self, patch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        for name in self.CALLS:
+            patch.setattr(os, name, self._counting(getattr(os, name)))
+
+    def _counting(self, function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left <= 0:
+                raise Interrupt  # and no file is changed any more
+            return function(*arguments, **options)
+
+        return call
+
+
+def test_goes_on_wherever_a_refresh_was_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists and rows that changed, and changed back before the next call, count as well."""
+    graph, vectors, x = path_graph(tmp_path), Vectors(tmp_path), np.arange(10)[:, None]
+    graph.features = None
+    vectors.refresh(graph, x)
+    for left in range(1, 100):
+        before = np.load(tmp_path / "h.npy")
+        rows = x.copy()
+        rows[2] = 99
+        with graph.transaction():
+            graph.insert_edge(7, 3)
+            new = graph.add_nodes(1)
+            graph.insert_edge(int(new[0]), 0)
+        x, rows = (np.concatenate((part, [[left]])) for part in (x, rows))
+        snapshot = graph.snapshot()
+        with monkeypatch.context() as patch:
+            Ended(patch, left)
+            try:
+                vectors.run(snapshot, rows)
+            except Interrupt:
+                is_over = False
+            else:
+                is_over = True
+        if not is_over:
+            after = np.load(tmp_path / "h.npy")
+            is_before = len(after) == len(before) and (after == before).all()
+            assert is_before or (after == vectors.of_all(snapshot, rows)).all()
+        graph.delete_edge(7, 3)
+        vectors.refresh(graph, x)
+        assert is_over or not any("all nodes" in text for text in vectors.remarks)
+        if is_over:
+            break
+    assert left > 20
+
+
+def test_an_earlier_commit_than_a_killed_refresh_went_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    between = graph.snapshot()
+    graph.insert_edge(7, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptLayers, "intend_output", lambda self, path: Ended(patch, 1))
+        with pytest.raises(Interrupt):
+            vectors.refresh(graph)
+    with pytest.raises(InvalidArgumentError, match="give a later snapshot"):
+        vectors.refresh(between)
+    assert vectors.refresh(graph) == [[3], [3, 4]]
+
+
+@pytest.mark.parametrize("left", [1, 5, 9, 13])
+def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the graph has changed since, it begins anew, and says so."""
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    ends = list[int]()
+    for has_changed in (False, True):
+        for number in range(left, 100, 4):
+            with monkeypatch.context() as patch:
+                Ended(patch, number)
+                try:
+                    vectors.run(graph, restart=bool(ends))
+                except Interrupt:
+                    pass
+                else:
+                    ends.append(number)
+                    break
+            if has_changed:
+                graph.insert_edge(0, 3 + number % 5)
+                graph.delete_edge(0, 3 + (number + 1) % 5)
+            vectors.refresh(graph)
+            (tmp_path / "h.npy").unlink()
+            (tmp_path / "h.npy.layers/manifest.json").unlink()
+    assert min(ends) > 10
+
+
+KILLED = """
+    import os, signal, sys
+    import numpy as np
+    from aethergraph import DynamicGraph
+    from aethergraph.inference import embed
+    folder, left = sys.argv[1], [int(sys.argv[2])]
+
+    def counting(function):
+        def call(*arguments, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+        return call
+
+    for name in ("pwrite", "fsync", "replace", "unlink", "copy_file_range"):
+        setattr(os, name, counting(getattr(os, name)))
+
+    class Total:
+        fingerprint = "times 2"
+        def __call__(self, batch):
+            rows = batch.x[: batch.batch_size] * 2
+            np.add.at(rows, batch.subgraph.col, batch.x[batch.subgraph.row])
+            return rows
+
+    Total.__qualname__ = "Total"
+    graph = DynamicGraph.attach(folder + "/g.aegd")
+    embed([Total(), Total()], graph, None, folder + "/h.npy", refresh=True)
+"""
+
+
+@pytest.mark.forks
+def test_killed_processes(tmp_path: Path) -> None:
+    """The output is that of the commit before or of the present one; the next call goes on."""
+    graph, vectors, killed = path_graph(tmp_path), Vectors(tmp_path), 0
+    vectors.refresh(graph)
+    for left in (1, 3, 6, 9, 12, 15, 18, 21, 60):
+        graph.insert_edge(left % 10, 3)
+        graph.update_nodes([5], x=[[left]])
+        before = np.load(tmp_path / "h.npy")
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path, str(left)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        killed += done.returncode != 0
+        after = np.load(tmp_path / "h.npy")
+        assert (after == before).all() or (after == vectors.of_all(graph)).all()
+        graph.update_nodes([5], x=[[6]])
+        vectors.refresh(graph)
+        assert vectors.remarks[0].startswith("of 10 nodes the layers compute")
+    assert 5 < killed < 9
