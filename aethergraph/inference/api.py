@@ -131,6 +131,8 @@ def embed(
     for number, layer in enumerate(functions):
         if not callable(layer):
             raise InvalidArgumentError(f"layers[{number}] = {shown(layer)} is no function")
+    if as_flag(refresh, "refresh") and getattr(graph, "is_typed", False):
+        raise UnsupportedError("graph has several types of nodes: refresh=True takes graphs of one")
     at = _as_graph(graph)
     typed = as_typed(at)
     schema = Schema(at, edge_rows={kind: typed[kind].edge_values for kind in typed.edge_types})
@@ -150,21 +152,27 @@ def embed(
         raise InvalidArgumentError(f"out = {path!r} is {form}")
     note = remark or (lambda text: None)
     command = describe_command(functions, graph, at, rows, options, columns)
-    if as_flag(refresh, "refresh"):
-        if schema.is_typed:
-            raise UnsupportedError(
-                "refresh=True takes graphs of one type: of a typed graph all vectors are computed, "
-                "refresh=False"
-            )
+    if refresh:
         command["refresh"] = True  # work files of layers stay
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
     if refresh:
+        if graph.is_live:
+            _flush(graph)
         same = describe_kept(command, graph, at, rows[NODE], columns)
         refresh_output(job, path, same, at, rows[NODE], force, restart, note)
         return FeatureTable.load(path)
     outputs = job.run(path, force, restart, note)
     tables = {name: FeatureTable.load(output) for name, output in outputs.items()}
     return tables if schema.is_typed else tables[NODE]
+
+
+def _flush(graph: Any) -> None:
+    """Wait until the log of a live graph is on disk, if this process writes it.
+
+    After a crash of the system there would be other commits of the number that is recorded.
+    """
+    if graph.store.is_writer:
+        graph.flush()
 
 
 def _as_graph(graph: Any) -> AnyGraph:

@@ -32,6 +32,8 @@ class LayerFile:
         WorkFileError: it has not these rows.
     """
 
+    _IS_CHANGED = False
+
     def __init__(
         self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int = 0
     ) -> None:
@@ -43,11 +45,12 @@ class LayerFile:
             head, {"descr": descr, "fortran_order": False, "shape": shape}
         )
         self._head = head.getvalue()
-        flags = os.O_RDWR | os.O_CLOEXEC | (0 if rows else os.O_CREAT | os.O_TRUNC)
+        is_there = rows > 0 or self._IS_CHANGED
+        flags = os.O_RDWR | os.O_CLOEXEC | (0 if is_there else os.O_CREAT | os.O_TRUNC)
         try:
             self._file = os.open(path, flags, 0o666)
         except FileNotFoundError:
-            if rows:
+            if is_there:
                 raise WorkFileError(path, "is missing") from None
             raise storage_error(FileNotFoundError(2, "", path), path) from None
         except OSError as error:
@@ -121,6 +124,8 @@ class ChangedLayerFile(LayerFile):
         DiskFullError, StorageError: it cannot be written.
         WorkFileError: it has not these rows.
     """
+
+    _IS_CHANGED = True
 
     def __enter__(self) -> ChangedLayerFile:
         return self

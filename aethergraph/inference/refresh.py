@@ -54,7 +54,7 @@ from aethergraph.storage.scratch import storage_error
 __all__ = ["refresh_output", "stale_nodes"]
 
 Ids = NDArray[np.int64]
-_AT_ONCE = 1 << 16  # rows of features that are read, and nodes whose lists are, at a time
+_ROWS, _LISTS = 1 << 16, 1 << 12  # rows of features, and lists, that are read at a time
 _ANEW = "restart=True computes all nodes anew"
 
 
@@ -197,7 +197,7 @@ class Refresh:
             if now["memory"] == before["memory"]:
                 changed = rows.changed(before["commit"])
                 return np.union1d(left, changed[changed < count])
-        hashes = np.load(kept.path(HASHES), mmap_mode="r")
+        hashes = kept.load(HASHES)
         report, parts = self._job.show("Comparing features", "nodes"), [left]
         for start, part in read_hashes(rows, count):
             parts.append(start + np.flatnonzero(part != hashes[start : start + len(part)]))
@@ -259,8 +259,8 @@ class Refresh:
         """Write the hashes of rows of features; there were ``before`` rows."""
         path, shape = self._kept.path(HASHES), (self._graph.num_nodes,)
         with ChangedLayerFile(path, shape, np.dtype(np.uint64), before) as file:
-            for start in range(0, len(ids), _AT_ONCE):
-                part = ids[start : start + _AT_ONCE]
+            for start in range(0, len(ids), _ROWS):
+                part = ids[start : start + _ROWS]
                 file.put(part, hash_rows(self._rows.gather(part)))
             file.sync()
 
@@ -287,8 +287,8 @@ def stale_nodes(graph: HomogeneousGraph, lists: Ids, rows: Ids, num_layers: int)
                 "graph stores in-edges alone (layout 'csc'), and refresh=True follows out-edges "
                 f"from what has changed: make the graph with layout='both', or {_ANEW}"
             )
-        for start in range(0, len(front), _AT_ONCE):
-            out = graph.topology("csr").neighbors(front[start : start + _AT_ONCE])[0]
+        for start in range(0, len(front), _LISTS):
+            out = graph.topology("csr").neighbors(front[start : start + _LISTS])[0]
             reached[out] = True
         reached[lists], followed[front] = True, True
         stale.append(np.flatnonzero(reached))

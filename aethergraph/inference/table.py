@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.journal import Journal, changed_options, load_manifest
 from aethergraph.convert.inputs import input_state
 from aethergraph.dynamic.attrs import SnapshotRows
@@ -139,8 +140,20 @@ class KeptLayers(Journal):
         """Return the rows of features that differed when a process was killed."""
         if "going_to" not in self.state:
             return np.empty(0, np.int64)
-        ids: NDArray[np.int64] = np.load(self.path(CHANGED_ROWS))
-        return ids
+        return self.load(CHANGED_ROWS)
+
+    def load(self, name: str) -> NDArray[Any]:
+        """Return the array in a file of the folder, mapped.
+
+        Raises:
+            WorkFileError: it cannot be read.
+        """
+        path = self.path(name)
+        try:
+            array: NDArray[Any] = np.load(path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise WorkFileError(path, f"cannot be read ({error})") from None
+        return array
 
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Write a small array to a file of the folder, durably and at once or not at all."""

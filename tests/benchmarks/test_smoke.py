@@ -52,7 +52,9 @@ def test_quick_run(name: str, data: Path) -> None:
 
 
 @rare
-@pytest.mark.parametrize("name", ["gpu", "inference", "ray_data", "order_misses"])
+@pytest.mark.parametrize(
+    "name", ["gpu", "inference", "inference_refresh", "ray_data", "order_misses"]
+)
 def test_quick_run_without_a_plot(name: str, data: Path) -> None:
     if name == "ray_data":
         pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,14 @@ from numpy.typing import NDArray
 from support.recording import Interrupt
 from support.strategies import examples
 
-from aethergraph import DynamicGraph, FeatureTable, Graph
-from aethergraph.errors import CorruptFileError, InvalidArgumentError, LayoutError, StorageError
+from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
+from aethergraph.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    LayoutError,
+    StorageError,
+    UnsupportedError,
+)
 from aethergraph.inference import embed
 from aethergraph.inference.table import KeptLayers, hash_rows
 from aethergraph.loading import Batch
@@ -289,6 +297,10 @@ def test_rows_without_bytes_have_hashes(tmp_path: Path) -> None:
 
 def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) -> None:
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    for _ in range(9):  # numbers of commits that the next writer does not count
+        with suppress(KeyError), graph.transaction():
+            graph.insert_edge(8, 1)
+            raise KeyError
     graph.insert_edge(8, 1)
     vectors.refresh(graph)
     graph.insert_edge(7, 3)
@@ -389,6 +401,21 @@ def test_an_output_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     vectors.refresh(graph)
 
 
+def test_graphs_of_many_types_are_refused(tmp_path: Path) -> None:
+    graph = HeteroGraph.from_edges({("a", "to", "a"): ([0], [0])}, {"a": 1})
+    with pytest.raises(UnsupportedError, match="several types of nodes: refresh=True takes graphs"):
+        embed([Total()], graph, None, tmp_path / "h.npy", refresh=True)  # type: ignore[arg-type]
+
+
+def test_a_graph_without_nodes_gets_some(tmp_path: Path) -> None:
+    graph, vectors = DynamicGraph(0, 16), Vectors(tmp_path)
+    vectors.refresh(graph, np.zeros((0, 1)))
+    vectors.refresh(graph, np.zeros((0, 1)))
+    graph.add_nodes(3)
+    graph.insert_edge(0, 1)
+    assert vectors.refresh(graph, np.ones((3, 1))) == [[0, 1, 2], [0, 1, 2]]
+
+
 def test_two_at_once(tmp_path: Path) -> None:
     def layer(batch: Batch) -> Rows:
         embed([Total()], graph, x, tmp_path / "h.npy", refresh=True)
@@ -415,6 +442,9 @@ def test_a_layer_file_that_is_damaged(tmp_path: Path) -> None:
         with pytest.raises(CorruptFileError, match=f"{message}.*restart=True"):
             vectors.refresh(graph)
         vectors.refresh(graph, restart=True)
+    (tmp_path / "h.npy.layers/features.npy").unlink()
+    with pytest.raises(CorruptFileError, match=r"features\.npy: cannot be read .*restart=True"):
+        vectors.refresh(graph, np.zeros((10, 1), int))
 
 
 # ---- killed -------------------------------------------------------------------------------------
@@ -465,6 +495,7 @@ def test_goes_on_wherever_a_refresh_was_ended(
                 is_over = False
             else:
                 is_over = True
+        gc.collect()  # of locks
         if not is_over:
             after = np.load(tmp_path / "h.npy")
             is_before = len(after) == len(before) and (after == before).all()
@@ -493,7 +524,7 @@ def test_an_earlier_commit_than_a_killed_refresh_went_to(
     assert vectors.refresh(graph) == [[3], [3, 4]]
 
 
-@pytest.mark.parametrize("left", [1, 5, 9, 13])
+@pytest.mark.parametrize("left", [1, 3])
 def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -511,6 +542,7 @@ def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
                 else:
                     ends.append(number)
                     break
+            gc.collect()  # of locks
             if has_changed:
                 graph.insert_edge(0, 3 + number % 5)
                 graph.delete_edge(0, 3 + (number + 1) % 5)
@@ -556,7 +588,7 @@ def test_killed_processes(tmp_path: Path) -> None:
     """The output is that of the commit before or of the present one; the next call goes on."""
     graph, vectors, killed = path_graph(tmp_path), Vectors(tmp_path), 0
     vectors.refresh(graph)
-    for left in (1, 3, 6, 9, 12, 15, 18, 21, 60):
+    for left in (1, 8, 14, 20, 90):
         graph.insert_edge(left % 10, 3)
         graph.update_nodes([5], x=[[left]])
         before = np.load(tmp_path / "h.npy")
@@ -571,4 +603,4 @@ def test_killed_processes(tmp_path: Path) -> None:
         graph.update_nodes([5], x=[[6]])
         vectors.refresh(graph)
         assert vectors.remarks[0].startswith("of 10 nodes the layers compute")
-    assert 5 < killed < 9
+    assert killed == 4

@@ -119,3 +119,18 @@ def test_what_cannot_be_is_named(
 def test_graphs_of_dgl_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match=r"graph is a DGLGraph: from_dgl\(graph\) makes"):
         embed([SAGEConv(8, 5, "mean")], WHOLE, tmp_path / "h.npy")
+
+
+def test_refreshed_vectors_follow_the_features(tmp_path: Path) -> None:
+    layers = [SAGEConv(8, 6, "mean"), SAGEConv(6, 4, "mean")]
+    graph, x = make_graph(layout="both"), X.clone()
+    for row in (0, 1, 2):
+        x[row] += 1
+        table = embed(layers, graph, tmp_path / "h.npy", features=x, refresh=True)
+        anew = embed(layers, graph, tmp_path / "all.npy", features=x, force=True)
+        np.testing.assert_array_equal(table.array, anew.array)
+
+
+def test_rows_that_depend_on_the_block_are_not_refreshed(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="GraphConv with norm='both' counts out-edges in"):
+        embed([GraphConv(8, 4)], make_graph(), tmp_path / "h.npy", refresh=True)
