@@ -20,12 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from support.disks import small_disk
 from support.recording import Interrupt
 from support.strategies import examples
 
 from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.errors import (
     CorruptFileError,
+    DiskFullError,
     InvalidArgumentError,
     LayoutError,
     StorageError,
@@ -258,6 +260,16 @@ def test_features_of_an_array_or_a_file_are_compared_by_their_rows(tmp_path: Pat
     x[7] += 1
     np.save(tmp_path / "x.npy", x)
     assert vectors.refresh(graph, FeatureTable.load(tmp_path / "x.npy")) == [[7, 8], [7, 8, 9]]
+
+
+def test_features_of_two_bytes(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    bits = (np.arange(10, dtype=np.float32)[:, None].view(np.uint16))[:, 1::2].copy()
+    vectors.refresh(graph, FeatureTable.from_array(bits, dtype="bfloat16"))
+    bits[5] = bits[8]
+    rows = FeatureTable.from_array(bits, dtype="bfloat16")
+    assert vectors.refresh(graph, rows) == [[5, 6], [5, 6, 7]]
+    assert vectors.refresh(graph, rows) == [[], []]
 
 
 def test_an_attribute_that_is_assigned_anew(tmp_path: Path) -> None:
@@ -530,7 +542,7 @@ def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
 ) -> None:
     """Where the graph has changed since, it begins anew, and says so."""
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
-    ends = list[int]()
+    ends, remarks = list[int](), list[str]()
     for has_changed in (False, True):
         for number in range(left, 100, 4):
             with monkeypatch.context() as patch:
@@ -547,9 +559,29 @@ def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
                 graph.insert_edge(0, 3 + number % 5)
                 graph.delete_edge(0, 3 + (number + 1) % 5)
             vectors.refresh(graph)
+            remarks += vectors.remarks
             (tmp_path / "h.npy").unlink()
             (tmp_path / "h.npy.layers/manifest.json").unlink()
     assert min(ends) > 10
+    assert any(text.startswith("going on at") for text in remarks)
+    text = "a run over all nodes was interrupted, and the graph or the features have changed"
+    assert any(remark.startswith(text) for remark in remarks)
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """The error names the file; the output stays, and with room the same call goes on."""
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    x = np.zeros((10, 5000), int)
+    with small_disk(tmp_path / "disk", "3M") as vectors.folder:
+        vectors.refresh(graph, x)
+        graph.insert_edge(7, 3)
+        before = np.load(vectors.folder / "h.npy")
+        (vectors.folder / "all.npy").write_bytes(bytes(2_000_000))
+        with pytest.raises(DiskFullError, match=r"h\.npy\.layers/output\.npy"):
+            vectors.run(graph, x)
+        np.testing.assert_array_equal(np.load(vectors.folder / "h.npy"), before)
+        (vectors.folder / "all.npy").unlink()
+        assert vectors.refresh(graph, x) == [[3], [3, 4]]
 
 
 KILLED = """
