@@ -138,7 +138,7 @@ class Embedding:
         show: announces a stage, and returns its progress function.
 
     Attributes:
-        command, show: these.
+        command, show: as they were given.
     """
 
     def __init__(

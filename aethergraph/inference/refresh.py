@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from typing import Any, cast
 
 import numpy as np
@@ -42,8 +42,6 @@ from aethergraph.inference.table import (
     HASHES,
     OUTPUT,
     KeptLayers,
-    describe_features,
-    describe_moment,
     hash_rows,
     layer_name,
     read_hashes,
@@ -80,7 +78,7 @@ def refresh_output(
     """
     inputs = [state["path"] for state in job.command["inputs"]]
     check_outputs([output], inputs, True)
-    with KeptLayers(output, command, graph, rows) as kept:
+    with KeptLayers(output, command, graph, rows, restart) as kept:
         # A call that was killed at its end may have written the output.
         goes_on = not restart and left_behind(output) is not None
         check_outputs([output], inputs, force or goes_on or kept.has_output)
@@ -116,7 +114,9 @@ class Refresh:
         if changes is not None:
             self._update(*changes)
             return
-        begun = interrupted_build(kept.output)
+        begun = None
+        with suppress(InvalidArgumentError) if restart else nullcontext():
+            begun = interrupted_build(kept.output)
         if begun is not None:
             force = force or bool(begun["state"].get("placed"))
             if not restart and self._is_of_another_moment(begun["command"]):
@@ -152,18 +152,19 @@ class Refresh:
             )
         if not kept.has_output:
             raise _UnknownChangesError(f"{kept.output} is not the file that was written last")
-        now, earliest = describe_moment(self._graph), kept.earliest
+        now, earliest = kept.now, kept.earliest
         part = "commit" if now["memory"] == earliest["memory"] else "lsn"
         if now[part] < earliest[part]:
             raise InvalidArgumentError(
                 f"the graph is at {part} {now[part]}, and {kept.output} is of {part} "
                 f"{earliest[part]}: give a later snapshot, or the graph itself; {_ANEW}"
             )
-        return self._changed_lists(now), self._changed_rows(now)
+        return self._changed_lists(), self._changed_rows()
 
-    def _changed_lists(self, now: dict[str, Any]) -> Ids:
+    def _changed_lists(self) -> Ids:
         """Return the nodes whose lists of in-edges have changed."""
-        before, snapshot = self._kept.state["moment"], cast("Snapshot", self._graph)
+        before, now = self._kept.state["moment"], self._kept.now
+        snapshot = cast("Snapshot", self._graph)
         if now["memory"] == before["memory"]:
             if not now["memory"]:
                 return np.empty(0, np.int64)  # it does not change
@@ -187,14 +188,14 @@ class Refresh:
         except (OutOfRangeError, OutOfMemoryError) as error:
             raise _UnknownChangesError(str(error)) from None
 
-    def _changed_rows(self, now: dict[str, Any]) -> Ids:
+    def _changed_rows(self) -> Ids:
         """Return the rows of features that have changed, of nodes that there were."""
         kept, rows, count = self._kept, self._rows, self._kept.state["nodes"]
         left, before = kept.left_changed(), kept.state["moment"]
-        if describe_features(rows) == kept.state["features"] != {}:
+        if kept.features == kept.state["features"] != {}:
             if not isinstance(rows, SnapshotRows):
                 return left  # a file that was not written to
-            if now["memory"] == before["memory"]:
+            if kept.now["memory"] == before["memory"]:
                 changed = rows.changed(before["commit"])
                 return np.union1d(left, changed[changed < count])
         hashes = kept.load(HASHES)

@@ -27,9 +27,15 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.convert.external.damage import WorkFileError
-from aethergraph.convert.external.journal import Journal, changed_options, load_manifest
+from aethergraph.convert.external.journal import (
+    Journal,
+    changed_inputs,
+    changed_options,
+    load_manifest,
+)
 from aethergraph.convert.inputs import input_state
 from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.storage.scratch import storage_error
@@ -60,24 +66,38 @@ class KeptLayers(Journal):
         command: what decides the rows but for the commit, and rows of features.
         graph: the graph at its moment.
         features: what the first layer reads.
+        restart: a record that cannot be read is none.
+
+    Attributes:
+        output: absolute path of the output.
+        now: moment of the graph, as :func:`describe_moment` gives it.
+        features: what :func:`describe_features` gives of the features.
 
     Raises:
-        InvalidArgumentError: another process works in it.
+        InvalidArgumentError: another process works in it, or its record cannot be read.
         StorageError: it cannot be written.
     """
 
     SUFFIX = ".layers"
 
     def __init__(
-        self, output: str, command: dict[str, Any], graph: HomogeneousGraph, features: RowSource
-    ) -> None:
+        self, output: str, command: dict[str, Any], graph: HomogeneousGraph, features: RowSource,
+        restart: bool,
+    ) -> None:  # fmt: skip
         self.output = os.path.abspath(output)
-        self._graph, self._features = graph, features
+        # Now: a file that is written to from here on is another one for the next call.
+        self.now, self.features = describe_moment(graph), describe_features(features)
         self._kept: dict[str, Any] = {}
+        self._restarts = restart
         super().__init__(output, command, False)
 
     def _read(self) -> None:
-        known = load_manifest(self.folder)
+        try:
+            known = load_manifest(self.folder)
+        except InvalidArgumentError as error:
+            if not self._restarts:
+                raise InvalidArgumentError(f"{error}, with force=True if there is an output") from None
+            known = None
         if known is None:
             self._empty()
         else:
@@ -91,7 +111,8 @@ class KeptLayers(Journal):
 
     def differences(self) -> list[str]:
         """Describe what the rows are of that is another one now."""
-        return changed_options(self._kept, self._command)
+        before, now = self._kept, self._command
+        return changed_options(before, now) + changed_inputs(before["inputs"], now["inputs"])
 
     @property
     def has_output(self) -> bool:
@@ -121,14 +142,14 @@ class KeptLayers(Journal):
             forms: shapes of a row and dtypes of the layers, in JSON's types.
         """
         self.record(
-            moment=describe_moment(self._graph), nodes=count, forms=forms,
-            features=describe_features(self._features), output=input_state(self.output),
+            moment=self.now, nodes=count, forms=forms, features=self.features,
+            output=input_state(self.output),
         )  # fmt: skip
 
     def intend(self, changed: NDArray[np.int64]) -> None:
         """Record that rows will be brought to this moment, and which rows of features differ."""
         self.save(CHANGED_ROWS, changed)
-        self.record(**{**self.state, "going_to": {"moment": describe_moment(self._graph)}})
+        self.record(**{**self.state, "going_to": {"moment": self.now}})
 
     def intend_output(self, path: str) -> None:
         """Record that a file takes the place of the output."""

@@ -387,6 +387,28 @@ def test_layers_of_something_else_are_named(
     embed(**{**arguments, **changes}, restart=True)
 
 
+def test_a_file_of_the_graph_that_was_written_again(tmp_path: Path) -> None:
+    vectors, x = Vectors(tmp_path), np.arange(10)[:, None]
+    for dst in (3, 4):
+        Graph.from_edges(10, [0], [dst], layout="both").save(tmp_path / "g.aeg")
+        graph = Graph.load(tmp_path / "g.aeg")
+        if dst == 4:
+            with pytest.raises(InvalidArgumentError, match=r"g\.aeg was written again since"):
+                vectors.refresh(graph, x)
+        vectors.refresh(graph, x, restart=dst == 4)
+
+
+def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    (tmp_path / "h.npy.layers/manifest.json").write_text("{")
+    message = "its manifest cannot be read .* --restart begins anew, with --force if there is an"
+    with pytest.raises(InvalidArgumentError, match=message):
+        vectors.refresh(graph)
+    vectors.refresh(graph, restart=True, force=True)
+    assert vectors.refresh(graph) == [[], []]
+
+
 def test_out_edges_are_needed_to_follow_what_has_changed(tmp_path: Path) -> None:
     graph, vectors = path_graph(tmp_path, layout="csc"), Vectors(tmp_path)
     vectors.refresh(graph)

@@ -26,7 +26,10 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.other_process import holder_of, sign_lock
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["Journal", "changed_options", "interrupted_build", "left_behind", "load_manifest"]
+__all__ = [
+    "Journal", "changed_inputs", "changed_options", "interrupted_build", "left_behind",
+    "load_manifest",
+]  # fmt: skip
 
 _VERSION = 2
 
@@ -115,7 +118,7 @@ class Journal:
             return
         command, state = known["command"], known["state"]
         options = changed_options(command, self._command)
-        inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
+        inputs = changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
         if (options or inputs) and (known.get("refused") is True or "finished" in state):
             self._empty()  # it failed by what it was made of, or is complete; this is another one
             return
@@ -295,7 +298,7 @@ def _differences(name: str, before: Any, now: Any) -> list[str]:
     return [f"{name} was {before!r} and is {now!r}"]
 
 
-def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
+def changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
     """Describe inputs of equal names that were written since, for the error message."""
     known = {state["path"]: state for state in before}
     changes = []
