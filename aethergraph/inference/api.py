@@ -72,7 +72,8 @@ def embed(
 
     Of a graph of many types every layer is done for one node type after the other. ``out`` is then
     a folder with a file for each type that the last layer returns rows of, ``out/paper.npy``; work
-    files are in a folder beside the first of them. A ``/`` in the name of a type is ``%2F``.
+    files are in a folder beside the first of them. Other files there stay as they are. A ``/`` in
+    the name of a type is ``%2F``.
 
     With ``refresh=True`` the rows of all layers stay in ``out.layers``, a folder beside the output,
     and the same call brings the output to the present commit of a live graph: it computes the rows
