@@ -1,8 +1,9 @@
 """A vector of every node: train on batches, then go through the graph layer by layer.
 
-Makes a labelled graph, trains a GraphSAGE on batches of neighbours, and writes the vectors of all
-nodes to a file that need not fit into memory. Nodes are then classified by the node whose vector is
-most like theirs, among some whose labels are known.
+Makes a labelled graph of people and items, trains a GraphSAGE on batches of neighbours, and writes
+the vectors of all nodes to a file that need not fit into memory. A person, named by a key, gets the
+items whose vectors are most like theirs. Nodes are then classified by the node whose vector is most
+like theirs, among some whose labels are known.
 
     python examples/node_vectors_pyg.py [--nodes 200000] [--epochs 4] [--quick]
 """
@@ -19,13 +20,14 @@ import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
 from aethergraph import FeatureTable, Graph
+from aethergraph.ids import IdMap
 from aethergraph.pyg import NeighborLoader, embed
 
 CLASSES = 6
 
 
 def make_files(folder: Path, num_nodes: int) -> None:
-    """Write graph.aeg, features.npy and labels.npy of a graph with noisy communities."""
+    """Write a graph with noisy communities: people first, then items, and the keys of both."""
     rng = np.random.default_rng(0)
     labels = np.arange(num_nodes) % CLASSES
     dst = rng.integers(0, num_nodes, 10 * num_nodes)
@@ -36,6 +38,9 @@ def make_files(folder: Path, num_nodes: int) -> None:
     features[np.arange(num_nodes), labels] += 1.0
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", labels)
+    people = num_nodes // 2
+    keys = [f"person-{n}" if n < people else f"item-{n - people}" for n in range(num_nodes)]
+    IdMap.build(folder / "keys.ids", [keys], "str")
 
 
 def train(model: torch.nn.Module, graph: Graph, epochs: int) -> None:
@@ -51,14 +56,27 @@ def train(model: torch.nn.Module, graph: Graph, epochs: int) -> None:
             optimizer.step()
 
 
+def recommend(vectors: FeatureTable, ids: IdMap, person: str, count: int = 5) -> list[str]:
+    """Return the keys of the items whose vectors are most like that of a person."""
+    query = unit(vectors.gather(ids.lookup([person])))[0]
+    first = len(vectors) // 2
+    scores = [
+        unit(vectors[start : start + 65_536]) @ query
+        for start in range(first, len(vectors), 65_536)
+    ]
+    return ids.keys(first + torch.cat(scores).topk(count).indices.numpy())
+
+
+def unit(rows: np.ndarray) -> torch.Tensor:
+    """Return rows of length 1, whose products are cosines."""
+    return F.normalize(torch.from_numpy(rows.astype(np.float32)))
+
+
 def accuracy(vectors: FeatureTable, labels: FeatureTable) -> float:
     """Return how many nodes have the label of the known node whose vector is most like theirs."""
     rng = np.random.default_rng(1)
     known, asked = np.split(rng.permutation(vectors.num_rows)[:3000], [1000])
-    table, query = (
-        F.normalize(torch.from_numpy(vectors.gather(ids).astype(np.float32)))
-        for ids in (known, asked)
-    )
+    table, query = unit(vectors.gather(known)), unit(vectors.gather(asked))
     nearest = (query @ table.T).argmax(1).numpy()
     return float((labels.gather(known[nearest]) == labels.gather(asked)).mean())
 
@@ -83,6 +101,10 @@ def main() -> None:
         train(model, graph, args.epochs)
         vectors = embed(model, graph, folder / "vectors.npy", memory_budget="1G", dtype="float16")
         print(f"{vectors.shape[0]} vectors of {vectors.shape[1]} numbers")
+        with IdMap.load(folder / "keys.ids") as ids:
+            items = recommend(vectors, ids, "person-17")
+            shared = (labels.gather(ids.lookup(items)) == labels.gather([17])).sum()
+            print(f"for person-17: {', '.join(items)}; {shared} of {len(items)} of that taste")
         print(f"label of the nearest: {accuracy(vectors, labels):.3f}")
 
 

@@ -33,10 +33,11 @@ class FiniteWatch:
             nodes: the nodes of the rows.
             label: name of the layer, for messages.
         """
-        # The least number is NaN where one is: the cheapest look, a hundredth of a layer's work.
+        if not rows.size or (rows.dtype == dtype and rows.dtype.kind != "f"):
+            return rows.astype(dtype, copy=False)
         with np.errstate(invalid="ignore"):
-            has_nan = rows.size > 0 and rows.dtype.kind == "f" and np.isnan(rows.min())
-        if has_nan and not self._saw_nan:
+            low = rows.min()  # NaN if any is: the cheapest look, a hundredth of a layer's work
+        if low != low and not self._saw_nan:
             self._saw_nan = True
             node = nodes[_first(np.isnan(rows))]
             warnings.warn(
@@ -48,7 +49,8 @@ class FiniteWatch:
             return rows
         with np.errstate(over="ignore"):
             converted = rows.astype(dtype)
-        if not self._saw_overflow and not np.isfinite(converted).all():
+        most = np.finfo(dtype).max
+        if not self._saw_overflow and not (-most <= low and rows.max() <= most):
             self._warn_of_overflow(rows, converted, nodes, label)
         return converted
 
