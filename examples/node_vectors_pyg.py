@@ -59,11 +59,9 @@ def train(model: torch.nn.Module, graph: Graph, epochs: int) -> None:
 def recommend(vectors: FeatureTable, ids: IdMap, person: str, count: int = 5) -> list[str]:
     """Return the keys of the items whose vectors are most like that of a person."""
     query = unit(vectors.gather(ids.lookup([person])))[0]
-    first = len(vectors) // 2
-    scores = [
-        unit(vectors[start : start + 65_536]) @ query
-        for start in range(first, len(vectors), 65_536)
-    ]
+    first, step = len(vectors) // 2, 1 << 16  # some rows at a time
+    starts = range(first, len(vectors), step)
+    scores = [unit(vectors[start : start + step]) @ query for start in starts]
     return ids.keys(first + torch.cat(scores).topk(count).indices.numpy())
 
 
