@@ -1,5 +1,5 @@
 /* Streams of ids: each stage sees every item once, in order, a chunk behind the stage before it. */
-#include "sample/stream.h"
+#include "topology/stream.h"
 #include "test.h"
 
 #define MOST 1000
@@ -30,12 +30,14 @@ static int fetch_test(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_
     return AETHER_OK;
 }
 
-static void use_test(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids) {
+static int use_test(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
     record *r = ctx;
     CHECK(at == r->used && n && at + n <= r->fetched);
     for (uint64_t i = 0; i < n; i++)
         CHECK(ids[i] == 7 * (at + i));
     r->used += n;
+    (void)err;
+    return AETHER_OK;
 }
 
 TEST_ONE_THREAD(every_item_goes_through_all_stages_in_order) {

@@ -5,7 +5,7 @@
 #include "core/task.h"
 #include "sample/context.h"
 #include "sample/draw/uniform.h"
-#include "sample/stream.h"
+#include "topology/stream.h"
 
 #define CHUNK 256 /* entries that are read at a time of what is left of a list */
 

@@ -11,8 +11,8 @@
 #include "core/task.h"
 #include "sample/neighbor.h"
 #include "sample/rounds.h"
-#include "sample/stream.h"
 #include "topology/paged/values.h"
+#include "topology/stream.h"
 
 /* ---- making one ---- */
 

@@ -10,7 +10,7 @@
 #include "sample/draw/reservoir.h"
 #include "sample/draw/uniform.h"
 #include "sample/induced.h"
-#include "sample/stream.h"
+#include "topology/stream.h"
 
 typedef struct work {
     aether_sampler *s;
@@ -158,7 +158,7 @@ static int plan(const work *w, spread *p, uint32_t relation) {
     return rc;
 }
 
-/* ---- ... and their entries, a chunk after the other (sample/stream.h) ---- */
+/* ---- ... and their entries, a chunk after the other (topology/stream.h) ---- */
 
 static int ask_entries(void *ctx, uint64_t at, uint64_t n, aether_error *err) {
     const spread *p = ctx;
@@ -179,9 +179,9 @@ static int fetch_entries(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aeth
     return rc;
 }
 
-static void add_shares(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids) {
+static int add_shares(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
     spread *p = ctx;
-    (void)at;
+    (void)at, (void)err;
     for (uint64_t i = 0; i < n;) {
         uint64_t degree = p->lists[p->list].degree, end = i + degree - p->taken;
         const double share = 1.0 / (double)degree;
@@ -194,6 +194,7 @@ static void add_shares(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids) 
             p->taken = 0;
         }
     }
+    return AETHER_OK;
 }
 
 /* Scores are needed only for types of which nodes are still to be drawn. */

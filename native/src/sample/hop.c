@@ -9,7 +9,7 @@
  *   6. relabel    ids become local ones, new nodes are added
  *
  * Steps 1 to 3 go over the whole frontier. Then chunks of edges stream through the others, each step a chunk
- * behind the one before (sample/stream.h). With several threads, 4 and 5 run in parallel over blocks of
+ * behind the one before (topology/stream.h). With several threads, 4 and 5 run in parallel over blocks of
  * nodes, and 6 stays in order on the calling thread, so the result does not depend on the number of threads.
  *
  * What a uniform hop over arrays does not need is behind one branch each: times (draw/times.c), excluded
@@ -24,7 +24,7 @@
 #include "core/failure.h"
 #include "core/pool.h"
 #include "sample/draw/uniform.h"
-#include "sample/stream.h"
+#include "topology/stream.h"
 
 #define BLOCK          AE_TIMES_MANY /* nodes whose lists are found at a time */
 #define FAR_BLOCK      4096          /* ... where asking costs more than the answer, and keys are not nodes */
@@ -345,10 +345,12 @@ static inline int fetch_edges(void *ctx, uint64_t at, uint64_t n, uint64_t *ids,
 
 /* ---- 6. relabel ---------------------------------------------------------------------- */
 
-static void relabel_edges(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids) {
+static int relabel_edges(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
     const edge_stream *e = ctx;
     const ae_hop *h = e->h;
     ae_nodes_relabel(h->to, e->ids ? e->ids + at : ids, n, (uint32_t *)h->r->rows.data + h->first_edge + at);
+    (void)err;
+    return AETHER_OK;
 }
 
 /* ---- arrays in memory ---------------------------------------------------------------- */

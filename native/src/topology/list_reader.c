@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "topology/stream.h"
+
 void ae_list_reader_free(ae_list_reader *r) {
     ae_staging_free(&r->staging);
     ae_scratch_free(&r->positions);
@@ -75,9 +77,58 @@ static int visit_fetched(const ae_list *lists, part *p, uint64_t *ids, uint64_t 
     return rc;
 }
 
+/* Lists in memory go through the stages of a stream (topology/stream.h). */
+typedef struct list_stream {
+    const aether_topology *t;
+    const ae_list *lists;
+    uint64_t n;
+    part asked, used;
+    uint64_t positions[2][AE_STREAM_CHUNK]; /* of the chunk that is asked for, and of the one before */
+    ae_list_visitor visit;
+    void *ctx;
+} list_stream;
+
+static int ask_lists(void *ctx, uint64_t at, uint64_t n, aether_error *err) {
+    list_stream *s = ctx;
+    uint64_t *positions = s->positions[at / AE_STREAM_CHUNK % 2];
+    (void)err;
+    fill_positions(s->lists, s->n, &s->asked, n, positions);
+    s->t->ops->prefetch(s->t, positions, n);
+    return AETHER_OK;
+}
+
+static int fetch_lists(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
+    const list_stream *s = ctx;
+    return s->t->ops->fetch(s->t, s->positions[at / AE_STREAM_CHUNK % 2], n, ids, err);
+}
+
+static int use_lists(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err) {
+    list_stream *s = ctx;
+    (void)at;
+    return visit_fetched(s->lists, &s->used, ids, n, s->visit, s->ctx, err);
+}
+
+static int stream_lists(list_stream *s, aether_task *task, aether_error *err) {
+    static const ae_stream stages = {ask_lists, fetch_lists, use_lists};
+    uint64_t total = 0;
+    for (uint64_t i = 0; i < s->n; i++)
+        total += s->lists[i].degree;
+    return ae_stream_run(&stages, total, s, task, err);
+}
+
 int ae_list_reader_lists(ae_list_reader *r, const aether_topology *t, const ae_list *lists, uint64_t n,
                          ae_list_visitor visit, void *ctx, aether_task *task, aether_error *err) {
     uint64_t total = 0;
+    if (!ae_list_reader_pays(t)) {
+        list_stream s;
+        s.t = t;
+        s.lists = lists;
+        s.n = n;
+        s.asked = s.used = (part){0, 0};
+        s.visit = visit;
+        s.ctx = ctx;
+        return stream_lists(&s, task, err);
+    }
     for (uint64_t i = 0; i < n && total < AE_LIST_READER_MOST; i++)
         total += lists[i].degree < AE_LIST_READER_MOST ? lists[i].degree : AE_LIST_READER_MOST;
     const uint64_t room = total < AE_LIST_READER_MOST ? total : AE_LIST_READER_MOST;

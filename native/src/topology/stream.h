@@ -1,5 +1,5 @@
 /*
- * sample/stream.h - many ids through three stages, each a chunk behind the one before.
+ * topology/stream.h - many ids through three stages, each a chunk behind the one before.
  *
  *   chunk c      ask     prefetch what fetching reads
  *   chunk c - 1  fetch   read the ids, and prefetch what using them reads
@@ -9,8 +9,8 @@
  *
  * Caveats: ae_stream_run is inlined with its stages, so `stages` is a constant.
  */
-#ifndef AE_SAMPLE_STREAM_H
-#define AE_SAMPLE_STREAM_H
+#ifndef AE_TOPOLOGY_STREAM_H
+#define AE_TOPOLOGY_STREAM_H
 
 #include "core/task.h"
 #include "topology/topology.h"
@@ -20,7 +20,7 @@
 typedef struct ae_stream {
     int (*ask)(void *ctx, uint64_t at, uint64_t n, aether_error *err);
     int (*fetch)(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err);
-    void (*use)(void *ctx, uint64_t at, uint64_t n, const uint64_t *ids);
+    int (*use)(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_error *err);
 } ae_stream;
 
 /* Hand items [at, at + n) of `total` to the stages, chunk by chunk. Two buffers are enough: chunk c - 1 is
@@ -37,10 +37,10 @@ ae_stream_run(const ae_stream *stages, uint64_t total, void *ctx, aether_task *t
             rc = stages->ask(ctx, at, n[0], err);
         if (!rc && stages->fetch && n[1])
             rc = stages->fetch(ctx, at - n[1], n[1], ids[(c + 1) % 2], err);
+        if (!rc && stages->use && n[2])
+            rc = stages->use(ctx, at - n[1] - n[2], n[2], ids[c % 2], err);
         if (rc)
             return rc;
-        if (stages->use && n[2])
-            stages->use(ctx, at - n[1] - n[2], n[2], ids[c % 2]);
     }
     return AETHER_OK;
 }

@@ -1,4 +1,4 @@
-#include "sample/stream.h"
+#include "topology/stream.h"
 
 typedef struct id_stream {
     const aether_topology *t;
