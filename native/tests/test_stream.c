@@ -1,6 +1,6 @@
 /* Streams of ids: each stage sees every item once, in order, a chunk behind the stage before it. */
-#include "topology/stream.h"
 #include "test.h"
+#include "topology/stream.h"
 
 #define MOST 1000
 

@@ -41,8 +41,8 @@ int ae_list_reader_fetch(ae_list_reader *r, const aether_topology *t, const uint
 typedef int (*ae_list_visitor)(void *ctx, uint64_t list, uint64_t at, uint64_t *ids, uint64_t n,
                                aether_error *err);
 
-/* Visit all entries of n lists, in order; a list without entries is not visited. Of any topology: lists that are
- * quick to reach are fetched chunk by chunk, and `r` is not used. */
+/* Visit all entries of n lists, in order; a list without entries is not visited. Of any topology: lists that
+ * are quick to reach are fetched chunk by chunk, and `r` is not used. */
 int ae_list_reader_lists(ae_list_reader *r, const aether_topology *t, const ae_list *lists, uint64_t n,
                          ae_list_visitor visit, void *ctx, aether_task *task, aether_error *err);
 
