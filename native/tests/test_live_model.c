@@ -237,11 +237,15 @@ static void run_by(bool by_source, uint32_t order, uint32_t columns, uint32_t ed
             node_times[i] = source_time(i);
         if (by_source) {
             base.given.times = node_times;
-            base.given.times_of = AETHER_TIMES_OF_NODES;
+            base.given.times_of = AETHER_TIMES_OF_NODES + 1;
         }
     }
     r.committed = model_copy(&r.now);
     REQUIRE_OK(live_create(&o, &r.g, &err), err);
+    if (by_source) {
+        CHECK_CODE(aether_live_set_base(r.g, 0, AETHER_LIVE_CSC, &base.given, &err), AETHER_E_INVALID);
+        base.given.times_of = AETHER_TIMES_OF_NODES;
+    }
     if (edges)
         REQUIRE_OK(aether_live_set_base(r.g, 0, AETHER_LIVE_CSC, &base.given, &err), err);
     for (int i = 0; i < num_steps; i++) {
