@@ -23,7 +23,8 @@ from aethergraph import (
     errors,
 )
 from aethergraph.dynamic import History
-from aethergraph.testing import oracle
+from aethergraph.sampling import ContextSampler
+from aethergraph.testing import LeakError, check_no_leak, oracle
 
 pytestmark = pytest.mark.any_python
 
@@ -381,6 +382,35 @@ def test_many_types(tmp_path: Path) -> None:
     assert again["user"].node_values == {}
     again.close()
     over.close()
+
+
+def test_contexts_and_proof() -> None:
+    rng = np.random.default_rng(4)
+    bought = ("order", "by", "user")
+    counts = {"order": 80, "user": 12}
+    src, dst = np.arange(80), rng.integers(0, 12, 80)
+    time = rng.integers(0, 30, 80)
+    edges: dict[Any, Any] = {bought: (src, dst), ("user", "rev_by", "order"): (dst, src)}
+    static = HeteroGraph.from_edges(edges, counts, node_time={"order": time})
+    live = DynamicHeteroGraph(
+        {"order": 0, "user": 12}, list(edges), node_time={"order": "int64"}, layout="csc",
+        **{**LIVE, "arena_mb": 16},
+    )  # fmt: skip
+    live["order"].add(80, time=time)
+    for kind, ends in edges.items():
+        live[kind].insert(*ends)
+    options: dict[str, Any] = {"budget": 12, "fanout": 4, **BY_NODE}
+    wanted, found = (
+        ContextSampler(graph, **options).sample({"order": np.arange(40)}, key=3)
+        for graph in (static, live)
+    )
+    assert found.node.tolist() == wanted.node.tolist() and (wanted.length > 3).any()
+    sampler = HeteroNeighborSampler(live, [4, 4], **BY_NODE)
+    seeds = {"order": np.arange(20)}
+    sub = sampler.sample(seeds, 1)
+    assert check_no_leak(live, sub).nodes > 20
+    with pytest.raises(LeakError, match=r"^node .* of 'order' is of time"):
+        check_no_leak(live, sub, seed_time=time[:20] - 1)
 
 
 # ---- what is refused -----------------------------------------------------------------------------

@@ -206,6 +206,36 @@ def test_typed_graphs(tmp_path: Path) -> None:
             open_graph(server.address, typed=False)
 
 
+def test_times_of_nodes() -> None:
+    rng = np.random.default_rng(5)
+    live = DynamicHeteroGraph(
+        {USER: 30, FILM: 0}, [RATES, LIKED], 16, order="time", node_time={FILM: "datetime64[s]"}
+    )
+    time = rng.integers(0, 50, 40)
+    live[FILM].add(40, time=time)
+    for kind in (RATES, LIKED):
+        src, dst = (rng.integers(0, live.num_nodes[end], 300) for end in (kind[0], kind[2]))
+        live[kind].insert(src, dst)
+    here = live.snapshot()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = open_graph(server.address, typed=True)
+        live[FILM].add(2, time=[1, 2])
+        seeds, options = {FILM: range(9), USER: range(9)}, {"time_attr": "node_time"}
+        limits = {USER: rng.integers(0, 50, 9), FILM: time[:9]}
+        same(*(
+            HeteroNeighborSampler(one, [5, 4], **options).sample(seeds, 3, seed_time=limits)
+            for one in (there, here)
+        ))  # fmt: skip
+        for one in (there, pickle.loads(pickle.dumps(there))):
+            assert one[FILM].node_values["node_time"].gather(range(40)).tolist() == time.tolist()
+            assert one[FILM].node_time.tolist() == time.tolist() and one.time_unit == "s"
+            assert one[USER].node_values == {}
+        with pytest.raises(InvalidArgumentError, match="'edge_time' is no node or edge attribute"):
+            HeteroNeighborSampler(there, [5], time_attr="edge_time")
+        out = open_graph(server.address, typed=True, layout="csr")
+        assert out[LIKED].sorted_by == set() and not out[LIKED].topology("csr").has_own_times
+
+
 def test_weights_and_times_by_edge() -> None:
     """They are of the commit; a new edge is not of it."""
     live = make()

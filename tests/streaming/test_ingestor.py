@@ -110,6 +110,26 @@ def test_rows_of_nodes() -> None:
     assert (stats.rows, stats.nodes) == (4, 2)
 
 
+def test_nodes_that_need_times(tmp_path: Path) -> None:
+    graph = DynamicGraph(0, 8, order="time", node_time="int64", huge_pages=False)
+    graph.add_nodes(3, time=[5, 4, 6])
+    source = MemorySource("s")
+    source.append(src=[0, 1], dst=[2, 2])
+    source.append(src=[3], dst=[2])
+    with pytest.raises(errors.InvalidArgumentError, match="node 3 of type 'node' is not there yet"):
+        Ingestor(graph, source, new_nodes=9, batch=2).run()
+    assert graph.in_neighbors(2).tolist() == [1, 0] and graph.num_nodes == 3
+    keyed = DynamicGraph.open(tmp_path / "g", ids="str", order="time", node_time="int64")
+    keyed.ids.add(["ann", "bob"], time=[2, 1])
+    source = MemorySource("s")
+    source.append(src=["ann"], dst=["bob"])
+    source.append(src=["cat"], dst=["bob"])
+    with pytest.raises(errors.InvalidArgumentError, match="1 keys are those of no node yet, and"):
+        Ingestor(keyed, source, batch=1).run()
+    assert keyed.num_edges == 1
+    keyed.close()
+
+
 def test_edges_of_many_types() -> None:
     votes, writes = ("user", "votes", "post"), ("user", "writes", "post")
     graph = DynamicHeteroGraph({"user": 5, "post": 2}, [votes, writes], 8, huge_pages=False)
