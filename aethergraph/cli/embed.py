@@ -6,7 +6,7 @@ import os
 from enum import Enum
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -179,7 +179,7 @@ def _embed(
             raise InvalidArgumentError(f"--device {device}: MODEL has no torch modules to move")
         layers = model if isinstance(model, (list, tuple)) else [model]
         names = list(dict.fromkeys(named.values()))
-        return embed(layers, graph, features, out, edge_attrs=names, **options)
+        return cast(FeatureTable, embed(layers, graph, features, out, edge_attrs=names, **options))
     if kind == "dgl":
         if "edge_attr" in named:
             raise InvalidArgumentError("--edge-attr is for models of PyG, and MODEL is of DGL")

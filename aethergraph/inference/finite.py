@@ -49,8 +49,8 @@ class FiniteWatch:
             return rows
         with np.errstate(over="ignore"):
             converted = rows.astype(dtype)
-        most = np.finfo(dtype).max
-        if not self._saw_overflow and not (-most <= low and rows.max() <= most):
+        largest = np.finfo(dtype).max
+        if not self._saw_overflow and not (-largest <= low and rows.max() <= largest):
             self._warn_of_overflow(rows, converted, nodes, label)
         return converted
 

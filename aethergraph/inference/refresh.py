@@ -61,7 +61,7 @@ class _UnknownChangesError(Exception):
 
 
 def refresh_output(
-    job: Embedding, output: str, command: dict[str, Any], graph: HomogeneousGraph, rows: RowSource,
+    job: Embedding, output: str, command: dict[str, Any], graph: Any, rows: RowSource,
     force: bool, restart: bool, remark: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Bring an output to the moment of a graph, or make it.
@@ -70,7 +70,7 @@ def refresh_output(
         job: the run over all nodes.
         output: the file.
         command: what decides the rows but for the commit, and rows of features.
-        graph: the graph at its moment.
+        graph: the graph at its moment, of one type.
         rows: what the first layer reads.
         force: overwrite a file that is no output of such a call.
         restart: compute all nodes.

@@ -96,7 +96,9 @@ class KeptLayers(Journal):
             known = load_manifest(self.folder)
         except InvalidArgumentError as error:
             if not self._restarts:
-                raise InvalidArgumentError(f"{error}, with force=True if there is an output") from None
+                raise InvalidArgumentError(
+                    f"{error}, with force=True if there is an output"
+                ) from None
             known = None
         if known is None:
             self._empty()

@@ -402,7 +402,7 @@ def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
     vectors.refresh(graph)
     (tmp_path / "h.npy.layers/manifest.json").write_text("{")
-    message = "its manifest cannot be read .* --restart begins anew, with --force if there is an"
+    message = "its manifest cannot be read .* restart=True begins anew, with force=True if there"
     with pytest.raises(InvalidArgumentError, match=message):
         vectors.refresh(graph)
     vectors.refresh(graph, restart=True, force=True)
