@@ -134,6 +134,8 @@ def embed_command(
         layers = load_model(model)
         if weights is not None:
             load_weights(layers, str(weights), model)
+        elif kind_of(layers) != "batches":
+            note(f"without --weights, {model} has those that it is made with")
         rows = None
         if features is not None:
             check_readable(features)
