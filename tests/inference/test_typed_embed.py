@@ -288,6 +288,24 @@ def test_drawn_neighbours_are_those_of_a_key_for_each_layer(
         assert_tables(tables, x, out)
 
 
+def test_batches_are_cut_at_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges of all relations count, but for a node that has more by itself."""
+    monkeypatch.setattr(job, "_limit_of", lambda row_bytes: 15)
+    sizes: list[tuple[int, int]] = []
+
+    def layer(batch: HeteroBatch) -> Rows | None:
+        edges = sum(map(len, batch.subgraph.row.values()))
+        sizes.append((batch.batch_size, batch.batch_size + edges))
+        return Total()(batch)
+
+    embed([layer], GRAPH, X, tmp_path / "h")
+    assert all(nodes == 1 or size <= 15 for nodes, size in sizes)
+    total = sum(COUNTS[name] for name in ("paper", "author", "venue"))
+    total += sum(ends.shape[1] for ends in EDGES.values())
+    assert sum(size for _, size in sizes[len(COUNTS) :]) == total  # the first ones are tries
+    assert len(sizes) < total / 4
+
+
 def test_dtype_of_the_outputs_alone(tmp_path: Path) -> None:
     tables = embed(LAYERS, GRAPH, X, tmp_path / "h", dtype="float16")
     for name, rows in WANTED.items():

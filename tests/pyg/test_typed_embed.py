@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from support.recording import Interrupt, Recording
+from support.strategies import examples
 from torch import Tensor
 from torch.nn.functional import dropout
 from torch_geometric.data import HeteroData
@@ -226,6 +230,44 @@ def test_graphs_of_all_kinds(place: str, tmp_path: Path) -> None:
         tables = embed(model, graph, tmp_path / "h", features=features, batch_size=20, force=True)
         for name, rows in whole(model, data).items():
             np.testing.assert_array_equal(tables[name].array, rows.numpy(), strict=True)
+
+
+@given(seed=st.integers(0, 1 << 32))
+@examples(15)
+def test_relations_of_all_shapes(seed: int) -> None:
+    """Several between the same types, to the type itself, without edges; types of one node."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    names = ["a", "b", "c"][: rng.integers(1, 4)]
+    kinds = [(str(rng.choice(names)), f"to_{name}", name) for name in names]
+    kinds += [
+        (str(rng.choice(names)), f"r{number}", str(rng.choice(names)))
+        for number in range(rng.integers(0, 4))
+    ]
+    data = HeteroData()
+    for name in names:
+        data[name].x = torch.randn(int(rng.integers(1, 40)), 8)
+    for at in rng.permutation(len(kinds)):
+        ends = [torch.arange(data[kinds[at][end]].num_nodes) for end in (0, 2)]
+        pairs = torch.cartesian_prod(*ends)
+        chosen = torch.randperm(len(pairs))[: rng.integers(0, 120)]
+        data[kinds[at]].edge_index = pairs[chosen].t().contiguous()
+    meta = data.metadata()
+    aggr = str(rng.choice(["sum", "mean", "max"]))
+    models = [
+        to_hetero(GraphSAGE((8, 8), 8, int(rng.integers(1, 4)), 4), meta, aggr=aggr).eval(),
+        [HeteroConv({kind: SAGEConv((8, 8), 5) for kind in kinds}, aggr=aggr), torch.relu],
+        [HGTConv(8, 8, meta, heads=2), HGTConv(8, 4, meta)],
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, model in enumerate(models):
+            out = Path(folder) / str(number)
+            tables, results = embed(model, data, out, batch_size=7), whole(model, data)
+            assert tables.keys() == {*names}
+            for name in names:
+                np.testing.assert_allclose(
+                    tables[name].array, results[name].numpy(), rtol=1e-5, atol=1e-5
+                )
 
 
 def test_features_of_the_graph(tmp_path: Path) -> None:
