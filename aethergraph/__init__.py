@@ -13,27 +13,24 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from aethergraph import errors, protocols
 from aethergraph._checks.optional import source_tree
-from aethergraph._native import build_info, get_num_threads, native_version, set_num_threads
-from aethergraph.errors import AetherError
-from aethergraph.features import FeatureTable
+from aethergraph._native import get_num_threads, set_num_threads
 from aethergraph.features.cached import CachedRows
-from aethergraph.graph import Graph, HeteroGraph, as_graph
-from aethergraph.sampling import (
-    HeteroNeighborSampler,
-    HeteroSubgraph,
-    HGTSampler,
-    NeighborSampler,
-    RandomWalker,
-    Subgraph,
-)
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.foreign import as_graph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.sampling.hetero import HeteroNeighborSampler
+from aethergraph.sampling.hgt import HGTSampler
+from aethergraph.sampling.neighbor import NeighborSampler
+from aethergraph.sampling.walks import RandomWalker
 
 if TYPE_CHECKING:
-    from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
+    from aethergraph.dynamic.graph import DynamicGraph
+    from aethergraph.dynamic.hetero import DynamicHeteroGraph
     from aethergraph.features.live import LiveFeatureTable
     from aethergraph.features.ordered import OrderedRows
-    from aethergraph.loading import SubgraphLoader
+    from aethergraph.loading.loader import SubgraphLoader
 
 __version__ = "0.1.0"
 
@@ -43,15 +40,14 @@ if (_tree := source_tree()) is not None:
     __path__.append(str(_tree / "backends"))
 
 _LATER = {
-    "DynamicGraph": "aethergraph.dynamic",
-    "DynamicHeteroGraph": "aethergraph.dynamic",
+    "DynamicGraph": "aethergraph.dynamic.graph",
+    "DynamicHeteroGraph": "aethergraph.dynamic.hetero",
     "LiveFeatureTable": "aethergraph.features.live",
     "OrderedRows": "aethergraph.features.ordered",
-    "SubgraphLoader": "aethergraph.loading",
+    "SubgraphLoader": "aethergraph.loading.loader",
 }
 
 __all__ = [
-    "AetherError",
     "CachedRows",
     "DynamicGraph",
     "DynamicHeteroGraph",
@@ -60,20 +56,13 @@ __all__ = [
     "HGTSampler",
     "HeteroGraph",
     "HeteroNeighborSampler",
-    "HeteroSubgraph",
     "LiveFeatureTable",
     "NeighborSampler",
     "OrderedRows",
     "RandomWalker",
-    "Subgraph",
     "SubgraphLoader",
-    "__version__",
     "as_graph",
-    "build_info",
-    "errors",
     "get_num_threads",
-    "native_version",
-    "protocols",
     "set_num_threads",
 ]
 

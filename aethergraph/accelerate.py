@@ -13,7 +13,8 @@ standard error. Neither pyg-lib nor torch-sparse is needed for loaders that are 
 
 PyG's classes stay what they are: a class that a program derives from them makes batches as it did
 (which is said, too), and a loader is an instance of the class that it was made by. ``loader.data``
-is the pair of stores (:class:`aethergraph.pyg.Stores`). Attributes that the program assigns to its
+is the pair of stores (:class:`~aethergraph.pyg.stores.Stores`).
+Attributes that the program assigns to its
 ``Data`` later are in the batches from the next epoch on.
 This module changes nothing when it is only imported.
 """

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from aethergraph._checks.exact import array_of
 from aethergraph._checks.options import as_choice, as_flag, as_list, is_hashable, shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
 from aethergraph.graph.adjacency import Layout
+from aethergraph.graph.graph import Graph
 from aethergraph.protocols import HomogeneousGraph
 
-__all__ = ["SparseFormat", "from_networkx", "from_scipy", "to_networkx", "to_scipy"]
+__all__ = ["from_networkx", "to_networkx"]
 
 SparseFormat = Literal["csr", "csc", "coo"]
 """A format of scipy's sparse arrays."""
@@ -59,23 +59,7 @@ def _check_graph(graph: Any) -> None:
 def from_scipy(
     matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
 ) -> Graph:
-    """Build a graph from a square sparse matrix or array: ``[i, j]`` is the edge i -> j.
-
-    Every stored entry is an edge, also zeros and duplicates; to drop them, call
-    ``matrix.eliminate_zeros()`` and ``matrix.sum_duplicates()`` first.
-
-    Args:
-        matrix: any scipy format; rows are sources, columns are destinations.
-        weight: take the values as edge weights: float32 and float64 unchanged, integers as
-            float64 if it holds them exactly, bools as float32. False takes only the pattern.
-        layout: as in :meth:`Graph.from_edges`.
-        keep_order: as in :meth:`Graph.from_edges`; the input order is that of
-            ``matrix.tocoo()``.
-
-    Raises:
-        UnsupportedError: scipy is not installed.
-        InvalidArgumentError: not a sparse matrix, not square, or a value is not a valid weight.
-    """
+    """Serve ``Graph.from_scipy``."""
     sparse = _import("scipy.sparse", "from_scipy")
     if not sparse.issparse(matrix):
         raise InvalidArgumentError(
@@ -108,23 +92,7 @@ def from_scipy(
 
 
 def to_scipy(graph: HomogeneousGraph, format: SparseFormat = "csr", *, weight: bool = True) -> Any:
-    """Return the adjacency as a scipy sparse array: ``[i, j]`` is the edge i -> j.
-
-    Duplicate edges are duplicate entries, which scipy's arithmetic adds up.
-
-    Args:
-        graph: a graph of any layout.
-        format: ``"csr"``, ``"csc"`` or ``"coo"``. Entries are in the order of edge ids in COO and
-            in the format of the graph's layout.
-        weight: use the edge weights as values. If False, and for a graph without weights, the
-            values are float32 ones.
-
-    Returns:
-        ``csr_array``, ``csc_array`` or ``coo_array`` [num_nodes, num_nodes].
-
-    Raises:
-        UnsupportedError: scipy is not installed.
-    """
+    """Serve ``Graph.to_scipy``."""
     _check_graph(graph)
     graph = _static(graph)
     format = as_choice(format, _FORMATS, "format")

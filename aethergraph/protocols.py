@@ -47,19 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adjacency",
-    "AnyGraph",
     "FeatureSource",
-    "GatherPlan",
     "GraphSource",
     "HeterogeneousGraph",
-    "HomogeneousGraph",
-    "Layout",
-    "MemorySource",
-    "NodeSet",
     "RowSource",
     "SampledSubgraph",
     "Sampler",
-    "SharedFile",
     "TopologySource",
     "TypedGraphSource",
 ]
@@ -796,7 +789,7 @@ AnyGraph: TypeAlias = HomogeneousGraph | HeterogeneousGraph
 
 @runtime_checkable
 class SampledSubgraph(Protocol):
-    """Result of a sampler: int64 arrays in PyG's conventions (see ``sampling.Subgraph``)."""
+    """Result of a sampler: int64 arrays in PyG's conventions (see ``sampling/subgraph.py``)."""
 
     @property
     def node(self) -> NDArray[np.int64]:

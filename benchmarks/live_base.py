@@ -72,8 +72,7 @@ def time_sampling(
     graphs: Sequence[Any], storage: str, seeds: common.Ids, rounds: int
 ) -> tuple[str, Ratio]:
     """Return what was sampled, and how many times as long the first graph took as the second."""
-    from aethergraph import NeighborSampler
-    from aethergraph.loading import SubgraphLoader
+    from aethergraph import NeighborSampler, SubgraphLoader
 
     clock: Callable[[], float]
     calls: list[Callable[[int], Any]]

@@ -25,9 +25,10 @@ def cases() -> dict[str, tuple[Callable[[], Any], int]]:
     """name -> (call, how many operations one call does)."""
     import numpy as np
 
-    from aethergraph import Graph, NeighborSampler
+    from aethergraph import Graph, NeighborSampler, SubgraphLoader
     from aethergraph._checks.arrays import as_ids
-    from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
+    from aethergraph._parallel.prefetch import prefetch_map
+    from aethergraph.loading.buffers import BufferPool
     from aethergraph.sampling.keys import hash_ids, mix_key
     from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 

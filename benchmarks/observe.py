@@ -88,8 +88,7 @@ def stages_of(loader: Any) -> int:
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     args: argparse.Namespace = common.parse(made, argv)
-    from aethergraph import Graph
-    from aethergraph.loading import SubgraphLoader
+    from aethergraph import Graph, SubgraphLoader
 
     report = Report("observe", "What observing costs", args)
     nodes, rounds, number = (2_000, 3, 2_000) if args.quick else (200_000, 15, 100_000)

@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--rates", type=float, nargs="*", default=[250.0, 500.0, 1000.0])
     args = common.parse(made, argv)
     from aethergraph import DynamicGraph
-    from aethergraph.remote import check_replay
+    from aethergraph.remote.samples.replay import check_replay
 
     report = Report("served_samples", "Samples with their rows from a server", args)
     nodes = args.nodes or (5_000 if args.quick else 200_000)

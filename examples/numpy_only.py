@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph import FeatureTable, Graph, NeighborSampler, Subgraph
+from aethergraph import FeatureTable, Graph, NeighborSampler
+from aethergraph.sampling.subgraph import Subgraph
 
 COMMUNITIES = 8
 

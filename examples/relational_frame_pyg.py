@@ -31,7 +31,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 from aethergraph import HeteroGraph
-from aethergraph.convert import NodeTable, Schema, tables
+from aethergraph.convert import NodeTable, TableSchema, tables
 from aethergraph.pyg import HeteroNeighborLoader
 from aethergraph.tasks import TableTask
 from aethergraph.testing import check_no_leak
@@ -76,7 +76,7 @@ def build(folder: Path) -> HeteroGraph:
     def table(name: str) -> dict[str, str]:
         return {"sqlite": os.fspath(database), "table": name}
 
-    schema = Schema({
+    schema = TableSchema({
         "user": NodeTable(
             table("user"), "id", columns={"age": "number", "country": "category", "bio": "text"}
         ),

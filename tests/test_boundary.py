@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureTable, Graph, NeighborSampler, errors, set_num_threads
-from aethergraph.loading import SubgraphLoader
+from aethergraph import (
+    FeatureTable,
+    Graph,
+    NeighborSampler,
+    SubgraphLoader,
+    errors,
+    set_num_threads,
+)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint16", "uint64", ">i4", ">u8"])

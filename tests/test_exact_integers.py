@@ -24,10 +24,9 @@ from aethergraph import (
     errors,
 )
 from aethergraph._checks.exact import array_of
-from aethergraph.convert import NodeTable, Schema, convert, tables
+from aethergraph.convert import NodeTable, TableSchema, convert, tables
 from aethergraph.ids import IdMap
-from aethergraph.streaming import FileSource, Ingestor, MemorySource
-from aethergraph.streaming import Schema as StreamSchema
+from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema
 
 #: The first is no float64; the last two make float64 of lists that they are in.
 LARGE = [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
@@ -176,13 +175,15 @@ def test_tables_keep_keys(tmp_path: Path, source: str) -> None:
     pytest.importorskip("pyarrow")
     values, make = TABLES[source]
     keys = NodeTable(make(tmp_path, values), key="id")
-    tables(Schema({"a": keys, "b": NodeTable({"a": values}, foreign={"a": "a"})}), tmp_path / "g")
+    tables(
+        TableSchema({"a": keys, "b": NodeTable({"a": values}, foreign={"a": "a"})}), tmp_path / "g"
+    )
     graph = HeteroGraph.load(tmp_path / "g")
     assert [int(key) for key in graph.ids["a"].keys(range(4))] == values
     named: dict[str, Any] = {"b": {"id": [*values, None]}, "a": {"id": values}}
     named["b"] = make(tmp_path, named["b"]["id"])
     schema = {"a": NodeTable(named["a"], key="id"), "b": NodeTable(named["b"], foreign={"id": "a"})}
-    tables(Schema(schema), tmp_path / "h")
+    tables(TableSchema(schema), tmp_path / "h")
     src, dst, _ = HeteroGraph.load(tmp_path / "h")["b", "id", "a"].edge_list()
     assert (src.tolist(), dst.tolist()) == ([0, 1, 2, 3], [0, 1, 2, 3])
 
@@ -208,14 +209,14 @@ def test_tables_name_integers_that_no_type_holds(
         other = NodeTable({"b": [1]}, foreign={"b": "b"})
         nodes = {"a": NodeTable(source, columns="id"), "b": NodeTable({"b": [1]}, key="b")}
         with pytest.raises(errors.AetherError, match=f"row {row}: column 'id': {problem}"):
-            tables(Schema({**nodes, "c": other}), tmp_path / "g")
+            tables(TableSchema({**nodes, "c": other}), tmp_path / "g")
 
 
 def build_csv(folder: Path, values: list[Any], **options: Any) -> HeteroGraph:
     """Return a graph whose nodes ``a`` are the rows of a file with one column of values."""
     nodes = {"a": NodeTable(in_csv(folder, values), **options), "b": NodeTable({"b": [1]}, key="b")}
     other = NodeTable({"b": [1]}, foreign={"b": "b"})
-    tables(Schema({**nodes, "c": other}), folder / "g", force=True)
+    tables(TableSchema({**nodes, "c": other}), folder / "g", force=True)
     return HeteroGraph.load(folder / "g")
 
 
@@ -284,7 +285,7 @@ def test_a_float_that_may_have_been_another_integer_is_no_key(tmp_path: Path) ->
     keys = NodeTable({"id": [2**53, 2**53 + 1]}, key="id")
     frame = in_pandas([2**53 + 1, None], "float64")  # as pandas makes of it: 2**53
     with pytest.raises(errors.AetherError, match=r"row 1: column 'id': the key 9007199254740992"):
-        tables(Schema({"a": keys, "b": NodeTable(frame, foreign={"id": "a"})}), tmp_path / "g")
+        tables(TableSchema({"a": keys, "b": NodeTable(frame, foreign={"id": "a"})}), tmp_path / "g")
 
 
 def test_a_file_of_edges(tmp_path: Path) -> None:
@@ -322,7 +323,7 @@ def test_streams_keep_keys(tmp_path: Path, form: str, others: list[Any], kind: s
     if form != "memory":
         (tmp_path / "s").write_text("\n".join(lines) + "\n")
         ends: dict[str, Any] = {"src": "u", "dst": "v", "ids": kind}
-        schema = StreamSchema.json(**ends) if form == "json" else StreamSchema.csv(**ends)
+        schema = Schema.json(**ends) if form == "json" else Schema.csv(**ends)
         source = FileSource(tmp_path / "s", schema, follow=False)
     low, end = (-(2**63), 2**63) if kind == "int64" else (0, 2**64)
     wanted = [value for value in values if isinstance(value, int) and low <= value < end]
@@ -392,10 +393,10 @@ def test_numbers_of_streams_are_kept_or_refused(
     for value, is_kept in FLOATS.items():
         values = [value, *others]
         if form == "json":
-            schema = StreamSchema.json(src="s", dst="d", **fields)
+            schema = Schema.json(src="s", dst="d", **fields)
             lines = [json.dumps({"s": 0, "d": 1, "w": number}) for number in values]
         else:
-            schema = StreamSchema.csv(columns=["s", "d", "w"], src="s", dst="d", **fields)
+            schema = Schema.csv(columns=["s", "d", "w"], src="s", dst="d", **fields)
             lines = [f"0,1,{number}" for number in values]
         (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
         graph = DynamicGraph(4, 8, order="time", huge_pages=False, **options)

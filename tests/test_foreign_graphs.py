@@ -16,8 +16,10 @@ from aethergraph import (
     Graph,
     HeteroGraph,
     HeteroNeighborSampler,
+    HGTSampler,
     NeighborSampler,
     RandomWalker,
+    SubgraphLoader,
     as_graph,
 )
 from aethergraph import _native as native
@@ -28,15 +30,14 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.graph import ForeignGraph
-from aethergraph.loading import SubgraphLoader
+from aethergraph.graph.foreign import ForeignGraph
 from aethergraph.protocols import (
     GraphSource,
     HomogeneousGraph,
     TopologySource,
     TypedGraphSource,
 )
-from aethergraph.sampling import ContextSampler, HGTSampler
+from aethergraph.sampling import ContextSampler
 from aethergraph.testing import AdjacencyContract
 from aethergraph.testing.rules import BrokenRule
 

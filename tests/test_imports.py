@@ -13,6 +13,7 @@ import pytest
 
 import aethergraph
 from aethergraph._checks.optional import refuse_older
+from aethergraph._native import build_info, native_version
 
 FRAMEWORKS = ["torch", "torch_geometric", "dgl", "pyarrow", "typer", "rich", "pandas", "scipy"]
 
@@ -28,7 +29,7 @@ def test_the_core_imports_no_framework(run_python: Callable[..., Any]) -> None:
         import aethergraph.loading, aethergraph.sampling, aethergraph.testing
         graph = aethergraph.Graph.from_edges(3, [0, 1], [1, 2])
         graph.features = np.eye(3)
-        for batch in aethergraph.loading.SubgraphLoader(graph, [2], batch_size=2):
+        for batch in aethergraph.SubgraphLoader(graph, [2], batch_size=2):
             assert batch.x is not None
         loaded = {{m for m in sys.modules if m.split(".")[0] in {FRAMEWORKS!r}}}
         assert loaded == set({FRAMEWORKS!r}), loaded
@@ -143,8 +144,7 @@ def test_older_libraries_are_refused(version: str, refused: bool) -> None:
 def test_the_names_that_users_import() -> None:
     for name in aethergraph.__all__:
         assert hasattr(aethergraph, name), name
-    assert aethergraph.__version__ == aethergraph.native_version()
-    assert aethergraph.build_info()
+    assert aethergraph.__version__ == native_version() and build_info()
     assert aethergraph.get_num_threads() >= 1
     aethergraph.set_num_threads(3)
     assert aethergraph.get_num_threads() == 3

@@ -18,7 +18,7 @@ import hashlib, sys
 import numpy as np
 from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
 from aethergraph._parallel import prefetch
-from aethergraph.loading import SubgraphLoader
+from aethergraph import SubgraphLoader
 
 digest = hashlib.sha256()
 

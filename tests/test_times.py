@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import Graph, HeteroGraph
+from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
 from aethergraph._checks.times import as_seed_times, convert_times
 from aethergraph.convert import convert_chunks
 from aethergraph.errors import FormatError, InvalidArgumentError, OutOfRangeError
-from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
 from aethergraph.storage.meta import FileMeta
 
 DAYS = np.array(["2020-01-03", "2020-01-01", "2020-01-02"], "M8[D]")

@@ -13,7 +13,7 @@ MakeVector = Callable[[int, str], Ids]
 
 
 class NativeSample(NamedTuple):
-    """Arrays of one sample by node type and edge type (see ``sampling.Subgraph``).
+    """Arrays of one sample by node type and edge type (see ``sampling/subgraph.py``).
 
     As the core wrote them they lie in two arrays: ``all_nodes`` has ``node`` of every type and then
     ``batch`` of every type, ``all_edges`` for every relation ``row``, ``col`` and ``edge``. Whoever

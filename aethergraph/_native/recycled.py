@@ -3,7 +3,8 @@
 Arrays of a sample are large enough for the C library to hand their memory back to the system when
 they go, and every new page of the next sample's then costs a fault: a tenth of the time of a batch.
 
-Rows of batches have :class:`aethergraph.loading.BufferPool`, which threads share and which keeps
+Rows of batches have :class:`~aethergraph.loading.buffers.BufferPool`,
+which threads share and which keeps
 memory in huge pages. Its leases cost more than the faults of a small sample.
 """
 

@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.terminal import command, refuse_given, showing_metrics
-from aethergraph.demo import DemoOptions, LiveOptions, run_demo, run_live_demo
+from aethergraph.demo.live.main import run_live_demo
+from aethergraph.demo.live.options import LiveOptions
+from aethergraph.demo.main import run_demo
+from aethergraph.demo.options import DemoOptions
 
 __all__ = ["demo_command"]
 

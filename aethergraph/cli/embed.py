@@ -16,7 +16,7 @@ from aethergraph.cli.models import importing_from, kind_of, load_model, load_wei
 from aethergraph.cli.terminal import Stages, command, duration, note, size, stdout
 from aethergraph.convert.readers.base import check_readable
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.inference import embed
 
 __all__ = ["embed_command"]

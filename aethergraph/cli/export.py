@@ -17,7 +17,7 @@ from aethergraph.cli.terminal import Stages, command, duration, size, stdout
 from aethergraph.convert.exporting import export
 from aethergraph.convert.readers.base import check_readable
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.ids import IdMap
 from aethergraph.storage.live_directory import is_live_directory
 

@@ -11,7 +11,8 @@ from aethergraph.cli.live_copies import ARENA_MB
 from aethergraph.convert.readers.base import check_readable
 from aethergraph.dynamic.history import History
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["opened"]

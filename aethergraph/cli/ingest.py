@@ -27,12 +27,14 @@ from aethergraph.cli.terminal import (
     stderr,
     stdout,
 )  # fmt: skip
-from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.graph import DynamicGraph
+from aethergraph.dynamic.hetero import DynamicHeteroGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.live_directory import is_live_directory
-from aethergraph.streaming import Ingestor, IngestStats, Schema
+from aethergraph.streaming import Ingestor, Schema
 from aethergraph.streaming.address import open_source
+from aethergraph.streaming.stats import IngestStats
 
 __all__ = ["ingest_command"]
 

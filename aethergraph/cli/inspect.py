@@ -29,8 +29,9 @@ from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.ids import IdMap
 from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.opening import open_container

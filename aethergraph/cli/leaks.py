@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import HeterogeneousGraph, RowSource
-from aethergraph.sampling import HeteroNeighborSampler, HeteroSubgraph
-from aethergraph.testing import LeakReport, check_no_leak
+from aethergraph.sampling.hetero import HeteroNeighborSampler, HeteroSubgraph
+from aethergraph.testing import check_no_leak
+from aethergraph.testing.leaks import LeakReport
 
 __all__ = ["sample_and_check"]
 

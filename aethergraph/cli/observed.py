@@ -15,6 +15,7 @@ from aethergraph.errors import (
     MissingFileError,
     StorageError,
 )
+from aethergraph.observe.asking import ask, list_processes
 
 __all__ = ["NOBODY", "Snapshots", "asker", "read_page"]
 
@@ -55,18 +56,16 @@ def asker(target: str | None) -> Callable[[], Snapshots]:
 
 
 def _ask(pid: int) -> dict[str, Any]:
-    from aethergraph import observe
 
-    return observe.ask(pid)
+    return ask(pid)
 
 
 def _ask_all() -> Snapshots:
-    from aethergraph import observe
 
     snapshots = {}
-    for pid in observe.list_processes():
+    for pid in list_processes():
         try:
-            snapshots[str(pid)] = observe.ask(pid)
+            snapshots[str(pid)] = ask(pid)
         except AetherError:  # it has ended, or is stopped: the others are shown
             continue
     if not snapshots:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
-from aethergraph.convert.reordering import ReorderResult, reorder
+from aethergraph.convert.reordering.api import ReorderResult, reorder
 
 __all__ = ["reorder_command"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.terminal import command, count, showing_metrics, stdout
-from aethergraph.remote import check_replay
+from aethergraph.remote.samples.replay import check_replay
 
 __all__ = ["replay_command"]
 

@@ -16,7 +16,7 @@ from aethergraph.cli.live_copies import as_file
 from aethergraph.cli.terminal import Stages, command, count, print_json, stdout
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph
+from aethergraph.graph.graph import Graph
 from aethergraph.sampling.locality import measure_locality
 
 __all__ = ["degree_summary", "stats_command"]

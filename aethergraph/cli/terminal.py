@@ -110,8 +110,9 @@ def showing_metrics() -> Iterator[None]:
     It decorates whole commands, as only what is made afterwards is seen.
     """
     from aethergraph import observe
+    from aethergraph.observe import registry
 
-    was_enabled = observe.is_enabled()
+    was_enabled = registry.is_enabled()
     try:
         observe.enable()
     except AetherError as error:

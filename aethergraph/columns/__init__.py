@@ -7,8 +7,8 @@ gathered is a :class:`ColumnBatch`: arrays by name, torch tensors, or PyTorch Fr
 
 from __future__ import annotations
 
-from aethergraph.columns.batch import ColumnBatch, TextRows
-from aethergraph.columns.layout import Column
 from aethergraph.columns.store import ColumnStore
 
-__all__ = ["Column", "ColumnBatch", "ColumnStore", "TextRows"]
+__all__ = [
+    "ColumnStore",
+]

@@ -23,7 +23,7 @@ from aethergraph.storage.meta import check_fingerprint
 from aethergraph.storage.opening import open_container
 
 if TYPE_CHECKING:
-    from aethergraph.features import FeatureTable
+    from aethergraph.features.feature_table import FeatureTable
     from aethergraph.storage.choice import Storage
 
 __all__ = ["ColumnStore"]

@@ -37,8 +37,8 @@ from aethergraph.convert.readers.nodes import (
 )
 from aethergraph.convert.readers.npy import read_npy_form
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureTable
 from aethergraph.features.bfloat16 import first_lost
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import save_rows
 
 __all__ = ["CompanionFiles", "Companions"]

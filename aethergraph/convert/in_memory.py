@@ -11,8 +11,8 @@ from aethergraph.convert.form import GraphForm
 from aethergraph.convert.readers.edges import EdgeTable, read_planned
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
-from aethergraph.graph import Graph
 from aethergraph.graph.file import GraphWriter
+from aethergraph.graph.graph import Graph
 
 __all__ = ["convert_in_memory"]
 

@@ -53,7 +53,8 @@ from aethergraph.convert.typed.text_files import TextForm
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.beside import check_not_of_another, fingerprint_of
 from aethergraph.graph.id_files import IdFiles, ids_path
-from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
+from aethergraph.ids import IdMap, IdMapBuilder
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.storage.budget import Budget
 
 __all__ = ["Ids", "KeyedJob"]

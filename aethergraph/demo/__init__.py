@@ -15,11 +15,3 @@
 Each run has a process of its own, so that its peak memory is its own. ``live/`` has a demonstration
 of its own: a graph that changes while it is trained on.
 """
-
-from __future__ import annotations
-
-from aethergraph.demo.live import LiveOptions, run_live_demo
-from aethergraph.demo.main import run_demo
-from aethergraph.demo.options import DemoOptions
-
-__all__ = ["DemoOptions", "LiveOptions", "run_demo", "run_live_demo"]

@@ -18,8 +18,8 @@ from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.readers.nodes import is_array_file, read_labels
 from aethergraph.demo.options import DemoOptions
 from aethergraph.errors import StorageError
-from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.graph import Graph
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.scratch import storage_error
 from aethergraph.testing.graphs import CommunityGraph

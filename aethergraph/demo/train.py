@@ -21,8 +21,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from aethergraph.demo.memory import MemoryWatch
-from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.graph import Graph
 from aethergraph.sampling.keys import permutation
 from aethergraph.storage.memory import parse_size
 

@@ -20,19 +20,6 @@
                                           merge_sections.py, merge_lists.py
 """
 
-from aethergraph.dynamic.graph import DynamicGraph
-from aethergraph.dynamic.hetero import DynamicHeteroGraph
-from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
-from aethergraph.dynamic.keys import LiveIds, NodeIds
-from aethergraph.dynamic.snapshot import Snapshot
 
-__all__ = [
-    "DynamicGraph",
-    "DynamicHeteroGraph",
-    "HeteroSnapshot",
-    "History",
-    "LiveIds",
-    "NodeIds",
-    "Snapshot",
-]
+__all__ = ["History"]

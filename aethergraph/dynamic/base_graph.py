@@ -29,7 +29,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import RowSource

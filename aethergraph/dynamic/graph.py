@@ -38,7 +38,7 @@ from aethergraph.dynamic.questions import Questions
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts

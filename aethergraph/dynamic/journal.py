@@ -46,7 +46,7 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import save_rows
 from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.hetero import HeteroGraph

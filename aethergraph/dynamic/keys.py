@@ -31,7 +31,8 @@ from aethergraph.errors import LimitError, OutOfRangeError, StorageError
 from aethergraph.graph.beside import check_made_with, fingerprint_of
 from aethergraph.graph.id_files import IdFiles, ids_path
 from aethergraph.graph.typed_edges import unknown_type
-from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
+from aethergraph.ids import IdMap, IdMapBuilder
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.other_process import OpenFile

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph.errors import AetherError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import save_native
 from aethergraph.protocols import RowSource
 from aethergraph.storage.memory import available_memory

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from aethergraph import _native as native
 from aethergraph.dynamic.base_graph import check_fingerprint
 from aethergraph.dynamic.directory import LiveDirectory, commits
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.ids import IdMap
 

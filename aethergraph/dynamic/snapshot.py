@@ -20,7 +20,7 @@ from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times
 from aethergraph.errors import ClosedError, InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph

@@ -45,7 +45,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["LiveStore"]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from aethergraph._checks.options import is_name, shown
 from aethergraph.errors import InvalidArgumentError, MissingNameError
-from aethergraph.features import attribute_store
+from aethergraph.features.adapters import attribute_store
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import ClosedError, InvalidArgumentError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.hot import check_cache
 from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.attributes import AttributeTable

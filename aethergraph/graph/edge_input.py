@@ -13,7 +13,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_float_values, check_weights, read_only
 from aethergraph._checks.times import as_times, to_one_unit
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
-from aethergraph.features import FeatureTable, attribute_store
+from aethergraph.features.adapters import attribute_store
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.attributes import check_attr_name
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists

@@ -16,7 +16,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import write_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.beside import GraphFile

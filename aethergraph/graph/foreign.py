@@ -172,7 +172,7 @@ class ForeignGraph(StoredGraph):
     def lsn(self) -> int:
         """Number of the commit of a live graph that a server holds; 0: of none, or none yet.
 
-        It is :attr:`aethergraph.dynamic.Snapshot.lsn` there.
+        It is :attr:`~aethergraph.dynamic.snapshot.Snapshot.lsn` there.
         """
         return int(getattr(self.source, "lsn", 0))
 

@@ -171,16 +171,44 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     def from_scipy(
         cls, matrix: Any, *, weight: bool = True, layout: Layout = "csc", keep_order: bool = False
     ) -> Graph:
-        """Build a graph from a square scipy sparse matrix.
+        """Build a graph from a square sparse matrix or array: ``[i, j]`` is the edge i -> j.
 
-        See :func:`aethergraph.interop.from_scipy`.
+        Every stored entry is an edge, also zeros and duplicates; to drop them, call
+        ``matrix.eliminate_zeros()`` and ``matrix.sum_duplicates()`` first.
+
+        Args:
+            matrix: any scipy format; rows are sources, columns are destinations.
+            weight: take the values as edge weights: float32 and float64 unchanged, integers as
+                float64 if it holds them exactly, bools as float32. False takes only the pattern.
+            layout: as in :meth:`from_edges`.
+            keep_order: as in :meth:`from_edges`; the input order is that of
+                ``matrix.tocoo()``.
+
+        Raises:
+            UnsupportedError: scipy is not installed.
+            InvalidArgumentError: not a sparse matrix, not square, or a value is not a valid weight.
         """
         from aethergraph.interop import from_scipy
 
         return from_scipy(matrix, weight=weight, layout=layout, keep_order=keep_order)
 
     def to_scipy(self, format: Literal["csr", "csc", "coo"] = "csr", *, weight: bool = True) -> Any:
-        """Return the edges as a scipy sparse array; see :func:`aethergraph.interop.to_scipy`."""
+        """Return the adjacency as a scipy sparse array: ``[i, j]`` is the edge i -> j.
+
+        Duplicate edges are duplicate entries, which scipy's arithmetic adds up.
+
+        Args:
+            format: ``"csr"``, ``"csc"`` or ``"coo"``. Entries are in the order of edge ids in COO
+                and in the format of the graph's layout.
+            weight: use the edge weights as values. If False, and for a graph without weights, the
+                values are float32 ones.
+
+        Returns:
+            ``csr_array``, ``csc_array`` or ``coo_array`` [num_nodes, num_nodes].
+
+        Raises:
+            UnsupportedError: scipy is not installed.
+        """
         from aethergraph.interop import to_scipy
 
         return to_scipy(self, format, weight=weight)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.sources import all_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.lists import Lists

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty, read_only, stretches
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.orders import take, take_rows

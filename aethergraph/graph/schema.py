@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.protocols import (
     AnyGraph,

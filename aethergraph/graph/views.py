@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.adjacency import EdgeQueries, NoStrayAttributes
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.parts import EdgeParts, NodeParts

@@ -8,7 +8,10 @@ become more, as those of live graphs do, are in tiers.py.
 from __future__ import annotations
 
 from aethergraph.ids.builder import DuplicateKeyError, IdMapBuilder
-from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.id_map import IdMap
 
-__all__ = ["DuplicateKeyError", "IdMap", "IdMapBuilder", "KeyColumns"]
+__all__ = [
+    "DuplicateKeyError",
+    "IdMap",
+    "IdMapBuilder",
+]

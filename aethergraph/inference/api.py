@@ -15,7 +15,8 @@ from aethergraph.convert.arguments import as_file
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.convert.result import Stages, silent
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
-from aethergraph.features import FeatureTable, attribute_store
+from aethergraph.features.adapters import attribute_store
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import is_npy_name
 from aethergraph.graph.schema import NODE, Schema, as_typed
 from aethergraph.inference.batches import Fanout
@@ -83,9 +84,9 @@ def embed(
     commit before or of the present one, and the next call goes on from there.
 
     Args:
-        layers: functions of a :class:`aethergraph.loading.Batch`, of a typed graph of a
-            :class:`aethergraph.loading.HeteroBatch`, one for each layer: see :class:`Layer`. They
-            are called in this thread, while others read ahead.
+        layers: functions of a :class:`~aethergraph.loading.batch.Batch`, of a typed graph of a
+            :class:`~aethergraph.loading.batch.HeteroBatch`, one for each layer: see
+            :class:`Layer`. They are called in this thread, while others read ahead.
         graph: a graph that stores in-edges. One that changes is taken as it is now.
         features: what the first layer reads, a row for each node, of a typed graph by node type;
             types that are missing have no rows. None: ``graph.features``, or those of each type.

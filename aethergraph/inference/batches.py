@@ -34,7 +34,8 @@ from aethergraph.loading.pipeline import (
     run_stages,
 )
 from aethergraph.protocols import AnyGraph, EdgeType, GatherPlan, HeterogeneousGraph, RowSource
-from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
+from aethergraph.sampling.hetero import HeteroNeighborSampler
+from aethergraph.sampling.neighbor import NeighborSampler
 from aethergraph.sampling.two_step import Steps
 
 __all__ = [

@@ -42,7 +42,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     StorageError,
 )
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.schema import NODE, Schema
 from aethergraph.inference.batches import (
     AHEAD,

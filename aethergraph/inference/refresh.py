@@ -34,7 +34,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.schema import NODE
 from aethergraph.inference.job import Embedding
 from aethergraph.inference.layer_file import ChangedLayerFile

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aethergraph.protocols import SampledSubgraph
 
 if TYPE_CHECKING:
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.sampling.hetero import HeteroSubgraph
 
 __all__ = ["Batch", "HeteroBatch"]

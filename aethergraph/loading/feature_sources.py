@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from aethergraph._checks.options import as_items, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import attribute_store
+from aethergraph.features.adapters import attribute_store
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.remote import open_source
 

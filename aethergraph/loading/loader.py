@@ -15,7 +15,7 @@ from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.gathering import gather_rows
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.buffers import BufferPool, pool_of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aethergraph.observe import Profile
+    from aethergraph.observe.profiling import Profile
 
 __all__ = ["Profiled"]
 

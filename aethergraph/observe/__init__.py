@@ -15,33 +15,22 @@ import threading
 
 from aethergraph._checks.options import as_flag
 from aethergraph.observe import registry
-from aethergraph.observe.asking import ask, list_processes
-from aethergraph.observe.exposition import Collector, MetricsServer, prometheus
-from aethergraph.observe.metrics import METRICS, Metric
-from aethergraph.observe.profiling import Part, Profile, profile
+from aethergraph.observe.exposition import Collector, prometheus
+from aethergraph.observe.metrics import METRICS
+from aethergraph.observe.profiling import profile
 from aethergraph.observe.publishing import Publisher
-from aethergraph.observe.registry import is_enabled, observed, snapshot, unwatch, watch
-from aethergraph.observe.spans import Spans, opentelemetry
+from aethergraph.observe.registry import snapshot, watch
+from aethergraph.observe.spans import opentelemetry
 
 __all__ = [
     "enable",
     "disable",
-    "is_enabled",
     "snapshot",
     "profile",
-    "Profile",
-    "MetricsServer",
     "prometheus",
     "opentelemetry",
     "METRICS",
     "Collector",
-    "Metric",
-    "Part",
-    "Spans",
-    "ask",
-    "list_processes",
-    "observed",
-    "unwatch",
     "watch",
 ]
 

@@ -16,7 +16,7 @@ from aethergraph.observe.metrics import METRICS
 from aethergraph.observe.reading import Sample, check_counts, read_counts
 from aethergraph.observe.totals import StageTotals
 
-__all__ = ["collect", "is_enabled", "observed", "snapshot", "start", "stop", "unwatch", "watch"]
+__all__ = ["collect", "is_enabled", "observed", "snapshot", "start", "stop", "watch"]
 
 
 class _Watched:
@@ -122,11 +122,6 @@ def _add(subject: Any, name: str | None = None) -> None:
         raise InvalidArgumentError(
             f"{type(subject).__name__} cannot be referred to weakly: give the object that has it"
         ) from None
-
-
-def unwatch(thing: Any) -> None:
-    """Observe an object no more; nothing happens if it is not observed."""
-    _watched.pop(id(thing), None)
 
 
 def _named() -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from aethergraph.errors import (
     LimitError,
     OutOfRangeError,
 )
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.features.gathering import gather_rows
 from aethergraph.features.hot import hottest
 from aethergraph.packing.layout import (

@@ -22,7 +22,8 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureTable, as_row_source
+from aethergraph.features.adapters import as_row_source
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.gathering import gather_rows, result_of
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,

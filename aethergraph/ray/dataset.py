@@ -14,7 +14,7 @@ from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_items
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph.ids import name_id
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading.loader import SubgraphLoader
 from aethergraph.loading.options import Ahead, Order
 from aethergraph.ray.rows import RowsOfBlocks, as_table
 from aethergraph.sampling.base import SubgraphType

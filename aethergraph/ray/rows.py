@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.optional import require
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import Batch
+from aethergraph.loading.batch import Batch
 
 __all__ = ["Row", "RowsOfBlocks", "as_row", "as_table"]
 

@@ -23,8 +23,8 @@ from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
 from aethergraph.errors import FileChangedError
-from aethergraph.graph import Graph
-from aethergraph.loading import SubgraphLoader
+from aethergraph.graph.graph import Graph
+from aethergraph.loading.loader import SubgraphLoader
 from aethergraph.loading.state import Told, describe_graph
 from aethergraph.ray.rows import as_table
 

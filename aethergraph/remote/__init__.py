@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aethergraph.remote.files import open_tables
 from aethergraph.remote.graph import open_graph
-from aethergraph.remote.rows import RemoteRows, RemoteStats, open_source
-from aethergraph.remote.samples.client import RemoteSampler, ServedSample, open_sampler
+from aethergraph.remote.rows import open_source
+from aethergraph.remote.samples.client import open_sampler
 from aethergraph.remote.samples.plan import SamplePlan
-from aethergraph.remote.samples.replay import Replayed, check_replay, replay
+from aethergraph.remote.samples.replay import replay
 from aethergraph.remote.samples.service import SampleService
-from aethergraph.remote.server import FeatureServer, ServerStats
+from aethergraph.remote.server import FeatureServer
 
 __all__ = [
     "FeatureServer",
@@ -17,14 +17,7 @@ __all__ = [
     "open_graph",
     "open_tables",
     "open_sampler",
-    "RemoteRows",
-    "RemoteSampler",
     "SampleService",
-    "RemoteStats",
-    "Replayed",
     "SamplePlan",
-    "ServedSample",
-    "ServerStats",
-    "check_replay",
     "replay",
 ]

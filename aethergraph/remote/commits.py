@@ -16,11 +16,14 @@ from typing import Any, NamedTuple, Protocol
 
 from aethergraph import _native as native
 from aethergraph._parallel.forks import renew_lock_in_forks
-from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.graph import DynamicGraph
+from aethergraph.dynamic.hetero import DynamicHeteroGraph
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.snapshot import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph
 from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.meta import SectionTable

@@ -9,7 +9,7 @@ from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable, Missing
-from aethergraph.graph import HeteroGraph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.graph_tables import GraphTypes, graph_tables
 from aethergraph.remote.row_files import open_rows

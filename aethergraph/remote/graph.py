@@ -19,9 +19,9 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import EdgeType, as_graph
-from aethergraph.graph.foreign import ForeignGraph
+from aethergraph.graph.foreign import ForeignGraph, as_graph
 from aethergraph.graph.foreign_typed import ForeignHeteroGraph
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.protocols import RowSource
 from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.graph_tables import PREFIX, GraphTypes

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import FormatError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.graph.schema import as_typed
 from aethergraph.protocols import (
     AnyGraph,

@@ -25,7 +25,7 @@ from aethergraph._checks.options import shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.table import RowTable
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address

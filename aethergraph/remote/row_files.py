@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aethergraph import _native as native
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.live import LiveFeatureTable, Missing
 from aethergraph.protocols import RowSource
 

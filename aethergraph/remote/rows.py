@@ -22,7 +22,7 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.features import CachedRows
+from aethergraph.features.cached import CachedRows
 from aethergraph.features.gathering import check_rows
 from aethergraph.features.table import RowTable
 from aethergraph.protocols import RowSource

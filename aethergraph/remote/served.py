@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from aethergraph._checks.options import as_items, is_name, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import graph_hint
+from aethergraph.graph.foreign import graph_hint
 from aethergraph.protocols import AnyGraph
 
 __all__ = ["not_a_graph", "stray_attribute"]

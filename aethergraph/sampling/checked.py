@@ -22,7 +22,7 @@ def check_sample(sample: Any, schema: Schema, seeds: Mapping[str, Ids], maker: s
     """Raise unless a sample is a subgraph of the graph that begins with the seeds.
 
     Args:
-        sample: a :class:`aethergraph.Subgraph`, of a typed graph a ``HeteroSubgraph``, or another
+        sample: a ``Subgraph``, of a typed graph a ``HeteroSubgraph``, or another
             object with these members.
         schema: types of the graph.
         seeds: ids by node type.

@@ -21,7 +21,7 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.schema import Schema
 from aethergraph.protocols import HeterogeneousGraph

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import as_list, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["MAX_HOPS", "as_fanout", "as_fanouts", "typed_fanouts"]
 

@@ -13,7 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_items, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy
@@ -33,7 +33,8 @@ class HeteroSubgraph:
     """Sampled typed subgraph; local ids count from 0 in every node type.
 
     All node types and edge types of the graph are keys, with empty arrays for types of which
-    nothing was sampled. The arrays are those of :class:`aethergraph.Subgraph`, by type.
+    nothing was sampled. The arrays are those of
+    :class:`~aethergraph.sampling.subgraph.Subgraph`, by type.
 
     Attributes:
         node: int64 [N] by node type, global ids, the seeds of that type first.

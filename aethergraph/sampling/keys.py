@@ -1,6 +1,6 @@
 """Keys: 64-bit numbers that identify random draws, equal on every platform.
 
-``mix_key`` folds integers (seed, epoch, batch number...) into one key, ``hash_ids`` an id array.
+``mix_key`` folds integers (seed, epoch, batch number...) and arrays of ids into one key.
 Both build on the finalizer of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
 generators", 2014). They are not cryptographic.
 """
@@ -31,11 +31,16 @@ def mix64(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def mix_key(*parts: int) -> int:
-    """Return a uint64 key of any number of integers (taken modulo 2^64); their order matters."""
+def mix_key(*parts: int | NDArray[np.int64]) -> int:
+    """Return a uint64 key of integers (taken modulo 2^64) and int64 vectors; their order matters.
+
+    Raises:
+        InvalidArgumentError: an array of another dtype or shape.
+    """
     key = 0
     for part in parts:
-        key = mix64((key + _GAMMA) ^ mix64(int(part) + _GAMMA))
+        number = hash_ids(part) if isinstance(part, np.ndarray) else int(part)
+        key = mix64((key + _GAMMA) ^ mix64(number + _GAMMA))
     return key
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_ids
-from aethergraph.graph import Graph
+from aethergraph.graph.graph import Graph
 from aethergraph.graph.permute import Permutation
 from aethergraph.sampling.neighbor import NeighborSampler
 

@@ -12,7 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import check_length, check_times
 from aethergraph._checks.times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.sources import all_rows
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import sum_weights

@@ -23,10 +23,9 @@ from aethergraph.streaming.flight import FlightSource
 from aethergraph.streaming.ingestor import Ingestor
 from aethergraph.streaming.kafka import KafkaSource
 from aethergraph.streaming.memory import MemorySource
-from aethergraph.streaming.records import BadRecord, IdMap, Records, Source
+from aethergraph.streaming.records import Records, Source
 from aethergraph.streaming.schema import Schema
 from aethergraph.streaming.sockets import SocketSource
-from aethergraph.streaming.stats import IngestStats
 from aethergraph.streaming.udp import UdpSource, pack_datagram
 
 __all__ = [
@@ -38,9 +37,6 @@ __all__ = [
     "SocketSource",
     "FlightSource",
     "UdpSource",
-    "BadRecord",
-    "IdMap",
-    "IngestStats",
     "Records",
     "Source",
     "pack_datagram",

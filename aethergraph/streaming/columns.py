@@ -21,7 +21,7 @@ from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.ids import KeyColumns
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.streaming.decode import lacking
 from aethergraph.streaming.moments import as_moment
 from aethergraph.streaming.records import Records

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from aethergraph.tasks.links import LinkTask
 from aethergraph.tasks.relbench import relbench_task
-from aethergraph.tasks.rows import Splits
 from aethergraph.tasks.table import TableTask
 
-__all__ = ["LinkTask", "Splits", "TableTask", "relbench_task"]
+__all__ = [
+    "LinkTask",
+    "TableTask",
+    "relbench_task",
+]

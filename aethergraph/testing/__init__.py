@@ -5,25 +5,20 @@ The contracts test a graph, a feature source, a sampler or a source of streams o
 :func:`check_no_leak` proves on samples that no seed sees its future.
 """
 
-from aethergraph.testing import oracle
 from aethergraph.testing.adjacency import AdjacencyContract
 from aethergraph.testing.features import FeatureSourceContract
-from aethergraph.testing.leaks import LeakError, LeakReport, check_no_leak
-from aethergraph.testing.rules import BrokenRule, Contract, broken_rules
+from aethergraph.testing.leaks import LeakError, check_no_leak
+from aethergraph.testing.rules import broken_rules
 from aethergraph.testing.sampler import HeteroSamplerContract, SamplerContract
 from aethergraph.testing.sources import SourceContract
 
 __all__ = [
     "AdjacencyContract",
-    "BrokenRule",
-    "Contract",
     "FeatureSourceContract",
     "HeteroSamplerContract",
     "LeakError",
-    "LeakReport",
     "SamplerContract",
     "SourceContract",
     "broken_rules",
     "check_no_leak",
-    "oracle",
 ]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.graph import as_graph
+from aethergraph.graph.foreign import as_graph
 from aethergraph.protocols import Adjacency, HomogeneousGraph
-from aethergraph.sampling import NeighborSampler
+from aethergraph.sampling.neighbor import NeighborSampler
 from aethergraph.testing import cases, oracle
 from aethergraph.testing.cases import GraphCase
 from aethergraph.testing.graph_loading import CoreGraphLoadingRules

@@ -63,7 +63,7 @@ class FeatureSourceContract(CoreLoadingRules):
                 return MyRows(rows)
 
     A source with no more than the members of a ``FeatureSource`` is asked as loaders ask it, behind
-    checks of the package (:func:`aethergraph.features.as_row_source`).
+    checks of the package (:func:`~aethergraph.features.adapters.as_row_source`).
 
     Attributes:
         dtypes: names of the dtypes that can be stored; ``"bfloat16"`` rows are uint16 bit patterns.

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.graph import as_graph
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph.graph.foreign import as_graph
+from aethergraph.loading import Ahead
+from aethergraph.loading.loader import SubgraphLoader
 from aethergraph.protocols import Adjacency, HomogeneousGraph
 from aethergraph.testing.rules import Contract, equal, given, require
 
@@ -80,7 +81,7 @@ def _ends(graph: HomogeneousGraph) -> tuple[Ids, Ids]:
 
 
 class CoreGraphLoadingRules(GraphLoadingRules):
-    """Rules about the batches of :class:`aethergraph.loading.SubgraphLoader`."""
+    """Rules about the batches of :class:`aethergraph.SubgraphLoader`."""
 
     def test_a_subgraph_loader_follows_its_edges(self) -> None:
         """Batches of SubgraphLoader hold edges of the graph, their rows, and as many as are due."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.options import as_flag, as_list, as_text, shown
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.testing.leak_batches import SampledTrees, trees_of
 from aethergraph.testing.leak_rows import DatedRows, Dates, compare, is_shown, time_text
 

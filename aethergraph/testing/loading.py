@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
-from aethergraph.graph import Graph
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph.graph.graph import Graph
+from aethergraph.loading import Ahead
+from aethergraph.loading.loader import SubgraphLoader
 from aethergraph.testing.rules import Contract, equal, given, require
 
 __all__ = ["Attributed", "CoreLoadingRules", "LoadingRules"]
@@ -69,7 +70,7 @@ def _rows(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
 
 
 class CoreLoadingRules(LoadingRules):
-    """Rules about the batches of :class:`aethergraph.loading.SubgraphLoader`."""
+    """Rules about the batches of :class:`aethergraph.SubgraphLoader`."""
 
     def test_a_subgraph_loader_gathers_its_rows(self) -> None:
         """Batches of SubgraphLoader hold the rows of their nodes and edges, with threads too."""

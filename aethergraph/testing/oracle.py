@@ -20,16 +20,9 @@ from aethergraph.sampling.subgraph import Subgraph
 
 __all__ = [
     "Relation",
-    "TypedSample",
-    "bidirectional",
-    "bidirectional_typed",
-    "compressed_lists",
-    "positions",
     "sample",
     "sample_hgt",
     "sample_typed",
-    "stream_draw",
-    "weighted_positions",
 ]
 
 Ids = NDArray[np.int64]

@@ -22,7 +22,7 @@ from aethergraph._torch.tensors import (
     torch_dtype,
 )
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.gathering import fill_rows
 from aethergraph.loading.buffers import BufferPool
 

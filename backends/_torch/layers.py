@@ -24,15 +24,15 @@ from aethergraph._checks.options import shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference.fingerprints import describe_attributes, describe_function
-from aethergraph.loading import HeteroBatch
+from aethergraph.loading.batch import HeteroBatch
 from aethergraph.loading.state import describe
-from aethergraph.sampling import Subgraph
 from aethergraph.sampling.keys import hash_name
+from aethergraph.sampling.subgraph import Subgraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.loading import Batch
+    from aethergraph.loading.batch import Batch
 
 __all__ = [
     "INSTEAD", "Call", "Steps", "TorchLayer", "apply_by_type", "arguments_of", "check_values",

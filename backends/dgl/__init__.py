@@ -23,12 +23,8 @@ except ImportError as error:
 
 from aethergraph.dgl._order import BatchedSeeds
 from aethergraph.dgl.convert import from_dgl, to_dgl
-from aethergraph.dgl.edges import (
-    EdgePredictionSampler,
-    PerSourceUniform,
-    as_edge_prediction_sampler,
-)
-from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
+from aethergraph.dgl.edges import PerSourceUniform, as_edge_prediction_sampler
+from aethergraph.dgl.features import FeatureStorage
 from aethergraph.dgl.inference import embed
 from aethergraph.dgl.labor import LaborSampler
 from aethergraph.dgl.loader import DataLoader as DataLoader
@@ -47,11 +43,9 @@ __all__ = [
     "to_dgl",
     "GraphStorage",
     "FeatureStorage",
-    "EdgeFeatureStorage",
     "NeighborSampler",
     "BatchedSeeds",
     "ClusterGCNSampler",
-    "EdgePredictionSampler",
     "LaborSampler",
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",

@@ -21,7 +21,7 @@ from aethergraph.sampling.keys import hash_id_set, hash_ids, hash_name
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = [
     "as_name_list",

@@ -22,7 +22,7 @@ from dgl.heterograph import DGLBlock
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["BlockEdges", "BlockMaker", "offsets_of"]
 

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import AlignedBatches
+from aethergraph.loading.batches import AlignedBatches
 from aethergraph.loading.epoch import Batches, Position
 from aethergraph.sampling.keys import mix_key
 

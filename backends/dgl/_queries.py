@@ -24,7 +24,7 @@ from aethergraph.protocols import AnyGraph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["Queries"]
 

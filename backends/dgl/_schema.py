@@ -14,8 +14,8 @@ from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import graph_hint
 from aethergraph.graph import schema as core
+from aethergraph.graph.foreign import graph_hint
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.schema import EDGE, NODE
 from aethergraph.protocols import AnyGraph
@@ -23,7 +23,7 @@ from aethergraph.protocols import AnyGraph
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.protocols import Adjacency
 
 __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]

@@ -15,7 +15,8 @@ from aethergraph._torch.feature_columns import Column
 from aethergraph.dgl._schema import EDGE, NODE, Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph
 from aethergraph.remote import open_graph
 from aethergraph.storage.choice import is_address

@@ -30,7 +30,7 @@ from aethergraph.sampling.keys import hash_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["EdgePredictionSampler", "PerSourceUniform", "as_edge_prediction_sampler"]
 

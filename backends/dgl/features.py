@@ -24,7 +24,7 @@ from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_device, land_pinned, seed_ids
 from aethergraph._tracepoints import stage
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:

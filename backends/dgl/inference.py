@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from aethergraph.convert.result import Stages
-    from aethergraph.loading import Batch, HeteroBatch
+    from aethergraph.loading.batch import Batch, HeteroBatch
     from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource
 
     Ids = NDArray[np.int64]

@@ -36,7 +36,7 @@ from aethergraph.sampling.keys import mix_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["LaborSampler", "choose_fewest", "least_of_each", "node_numbers"]
 

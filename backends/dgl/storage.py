@@ -44,7 +44,7 @@ from aethergraph.sampling.keys import hash_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["GraphStorage"]

@@ -47,7 +47,6 @@ from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import HeteroNeighborSampler, NeighborSampler
 from aethergraph.pyg.served import sample_to_data
 from aethergraph.pyg.shadow import ShaDowKHopSampler
-from aethergraph.pyg.stores import Stores
 
 __all__ = [
     "NeighborLoader",
@@ -66,7 +65,6 @@ __all__ = [
     "HGTSampler",
     "LookAhead",
     "ShaDowKHopSampler",
-    "Stores",
     "as_stores",
     "graph_from_data",
     "sample_to_data",

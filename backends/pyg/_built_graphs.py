@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from aethergraph._checks.arrays import check_length
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.schema import EDGE, NODE, as_typed
 from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["Ends", "SamplingGraph", "SortKey", "build_graph"]
 

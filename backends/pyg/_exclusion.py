@@ -11,7 +11,7 @@ from aethergraph.pyg._links import link_type
 from aethergraph.sampling.subgraph import reverse_name
 
 if TYPE_CHECKING:
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.graph.schema import Schema
 
 __all__ = ["Exclude", "check_exclude", "reverse_types"]

@@ -59,7 +59,7 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
 
     Args:
         function: called with the seeds of a batch, int64 [n] global ids (for a typed graph with
-            ``{node type: ids}``). It returns a :class:`aethergraph.Subgraph` or
+            ``{node type: ids}``). It returns a :class:`~aethergraph.sampling.subgraph.Subgraph` or
             ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or ``HeteroSamplerOutput`` with the same
             meaning: ``node`` begins with the seeds, ``row`` and ``col`` are positions in it, and
             ``edge`` (None: no ``e_id``) are edge ids of the graph store.

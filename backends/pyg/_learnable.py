@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_numpy
 from aethergraph.errors import UnsupportedError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.ids import check_ids
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import HeterogeneousGraph
 
 if TYPE_CHECKING:
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.graph.schema import Schema
 
 __all__ = ["Links", "link_type"]

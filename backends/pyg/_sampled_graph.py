@@ -23,8 +23,8 @@ from aethergraph._checks.arrays import as_ids, check_times, check_weights
 from aethergraph._checks.options import as_items, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureTable
-from aethergraph.graph import graph_hint
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.foreign import graph_hint
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.orders import take
 from aethergraph.graph.schema import EDGE, NODE, Schema
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph._native import NativeSample
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["SampledGraph", "sampled_graph"]
 

@@ -40,7 +40,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._convolutions import ends_of
 
 if TYPE_CHECKING:
-    from aethergraph.loading import HeteroBatch
+    from aethergraph.loading.batch import HeteroBatch
     from aethergraph.protocols import EdgeType
 
 __all__ = ["TypedPart", "graph_parts", "list_parts"]

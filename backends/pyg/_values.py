@@ -12,7 +12,7 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 
 from aethergraph._checks.arrays import check_times, refuse_masked
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.protocols import RowSource
 from aethergraph.pyg._tensor_rows import tensors_of
 

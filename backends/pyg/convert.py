@@ -10,7 +10,9 @@ from typing import Any
 from torch_geometric.data import Data, HeteroData
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph, graph_hint
+from aethergraph.graph.foreign import graph_hint
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph
 from aethergraph.pyg._source_data import TOPOLOGY, SourceData, put_attr, read_edges, row_dim
 from aethergraph.pyg._tensor_attr import EDGE_GROUP

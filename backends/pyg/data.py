@@ -22,7 +22,8 @@ from aethergraph._checks.times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph, HomogeneousGraph
 from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP

@@ -34,7 +34,7 @@ from aethergraph._torch.feature_columns import Column, as_ids, as_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import graph_hint
+from aethergraph.graph.foreign import graph_hint
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import AnyGraph
 from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_tensor, graph_values

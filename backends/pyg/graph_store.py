@@ -24,7 +24,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import graph_hint
+from aethergraph.graph.foreign import graph_hint
 from aethergraph.graph.schema import EDGE, NODE, as_typed
 from aethergraph.protocols import AnyGraph, HeterogeneousGraph, HomogeneousGraph
 from aethergraph.pyg._built_graphs import SamplingGraph, SortKey, build_graph
@@ -40,7 +40,7 @@ from aethergraph.pyg._edge_index import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.protocols import Adjacency
 
 __all__ = ["GraphStore"]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from aethergraph.convert.result import Stages
-    from aethergraph.loading import Batch
+    from aethergraph.loading.batch import Batch
     from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource
 
 __all__ = ["embed"]

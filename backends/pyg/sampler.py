@@ -56,7 +56,7 @@ from aethergraph.sampling.two_step import Steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["HeteroNeighborSampler", "NeighborSampler"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from aethergraph.remote import ServedSample
+from aethergraph.remote.samples.client import ServedSample
 
 __all__ = ["sample_to_data"]
 
@@ -30,7 +30,7 @@ def sample_to_data(found: ServedSample) -> Data | HeteroData:
     their dtype.
 
     Args:
-        found: of :meth:`aethergraph.remote.RemoteSampler.sample`, or of
+        found: of :meth:`~aethergraph.remote.samples.client.RemoteSampler.sample`, or of
             :func:`aethergraph.remote.replay`.
     """
     sub: Any = found.subgraph

@@ -13,7 +13,7 @@ from torch_geometric.typing import TensorFrame
 
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph, FeatureSource, HomogeneousGraph
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
@@ -22,7 +22,7 @@ from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 if TYPE_CHECKING:
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = ["Stores", "read_pair"]
 

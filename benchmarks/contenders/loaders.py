@@ -84,7 +84,7 @@ def stock(folder: Path, features: str, storage: str) -> Make:
 
 
 def ours(folder: Path, features: str, storage: str) -> Make:
-    from aethergraph.pytorch import NeighborLoader
+    from aethergraph.pyg import NeighborLoader
 
     graph = open_graph(folder, features, storage)
     return lambda fanouts, batch, seeds: NeighborLoader(

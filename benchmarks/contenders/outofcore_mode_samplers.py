@@ -68,7 +68,7 @@ def walks(graph: Any, **options: Any) -> Step:
 
 
 def fanout(graph: Any) -> Step:
-    from aethergraph.sampling import random_fanout
+    from aethergraph.sampling.walks import random_fanout
 
     def step(rows: Any, number: int) -> Iterator[tuple[int, list[Any]]]:
         for key, nodes in enumerate(rows, number):
@@ -88,8 +88,7 @@ def lookups(graph: Any) -> Step:
 
 
 def hgt(graph: Any) -> Step:
-    from aethergraph import HeteroGraph
-    from aethergraph.sampling import HGTSampler
+    from aethergraph import HeteroGraph, HGTSampler
 
     budget = None if graph.paging is None else graph.paging.budget.limit
     typed = HeteroGraph.load(graph.path, storage=graph.storage, memory_budget=budget)

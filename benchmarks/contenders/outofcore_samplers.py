@@ -66,7 +66,7 @@ def read_ahead(array: np.ndarray[Any, Any]) -> None:
 
 def make_sampler(name: str, graph: Any, fanouts: list[int]) -> Sample:
     from aethergraph import NeighborSampler
-    from aethergraph.loading import prefetch_map
+    from aethergraph._parallel.prefetch import prefetch_map
 
     sampler = NeighborSampler(graph, fanouts)
 

@@ -26,8 +26,7 @@ Loader = tuple[Iterable[Any], Callable[[Any], int]]
 
 
 def core_loader(config: dict[str, Any], seeds: np.ndarray[Any, Any]) -> tuple[Any, Loader]:
-    from aethergraph import Graph
-    from aethergraph.loading import SubgraphLoader
+    from aethergraph import Graph, SubgraphLoader
 
     graph = Graph.load(config["graph"], storage="uring", memory_budget=config["budget"])
     for name, store in graph.edge_values.items():

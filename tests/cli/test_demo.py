@@ -20,8 +20,9 @@ from support.processes import WarmPython
 
 from aethergraph import FeatureTable, Graph
 from aethergraph.convert import InputError
-from aethergraph.demo import DemoOptions, dataset, main, report, runs
+from aethergraph.demo import dataset, main, report, runs
 from aethergraph.demo.memory import MemoryWatch, resident
+from aethergraph.demo.options import DemoOptions
 from aethergraph.demo.train import RunSpec, Skipped, split_nodes
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 

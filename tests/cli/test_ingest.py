@@ -23,7 +23,8 @@ from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
 from aethergraph.cli.ingest import _line, _watch
-from aethergraph.streaming import Ingestor, IngestStats
+from aethergraph.streaming import Ingestor
+from aethergraph.streaming.stats import IngestStats
 
 
 @pytest.fixture(scope="module")

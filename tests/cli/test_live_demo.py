@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from support.commands import ae, run_instead, said
 
-from aethergraph.demo.live import LiveOptions, main, report, stream
+from aethergraph.demo.live import main, report, stream
+from aethergraph.demo.live.options import LiveOptions
 from aethergraph.demo.runs import RunFailed
 from aethergraph.errors import StorageError, UnsupportedError
 

@@ -14,7 +14,7 @@ import pytest
 from support.commands import ae
 
 from aethergraph import HeteroGraph
-from aethergraph.convert import guess_schema, load_schema, tables
+from aethergraph.convert import TableSchema, guess_schema, tables
 
 USERS = {"id": ["a", "b", "c"], "age": [30, None, 50], "name": ["x", "y", "z"]}
 ORDERS: dict[str, Any] = {
@@ -168,7 +168,7 @@ def test_the_guessed_schema_builds_a_graph(folder: Path, tmp_path: Path) -> None
     schema.write_text(
         text.replace('= "users"\n\n', '= {to = "users", columns = "user_id", missing = "drop"}\n\n')
     )
-    load_schema(schema)
+    TableSchema.load(schema)
     result = ae("tables", schema, "-o", output, "--memory", "4G")
     assert "orders: 4 nodes, ids in " in result.stdout
     assert "users rev_likes orders" not in result.stdout

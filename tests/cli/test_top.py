@@ -22,9 +22,10 @@ from support.commands import MAIN, ae, said
 from support.serving import address_in, served
 from support.threads import comes
 
-from aethergraph import CachedRows, DynamicGraph, Graph, observe
+from aethergraph import CachedRows, DynamicGraph, Graph, SubgraphLoader, observe
 from aethergraph.cli.top_tables import Section, sections
-from aethergraph.loading import SubgraphLoader
+from aethergraph.observe import registry
+from aethergraph.observe.asking import ask, list_processes
 from aethergraph.remote import open_source
 
 pytestmark = pytest.mark.usefixtures("runtime")
@@ -224,19 +225,19 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             while records != 100:
                 assert time.monotonic() < until and ingest.poll() is None
                 time.sleep(0.05)
-                if ingest.pid in observe.list_processes():
-                    metrics = observe.ask(ingest.pid)["metrics"]
+                if ingest.pid in list_processes():
+                    metrics = ask(ingest.pid)["metrics"]
                     found = metrics.get("aethergraph_ingest_records_total", {"samples": []})
                     records = found["samples"][0]["value"] if found["samples"] else None
             text = said("top", ingest.pid, "--once", "--interval", 0.1)
             assert "running" in text and "edges.jsonl" in text
-            (info,) = observe.ask(ingest.pid)["metrics"]["aethergraph_ingest_info"]["samples"]
+            (info,) = ask(ingest.pid)["metrics"]["aethergraph_ingest_info"]["samples"]
             assert info["labels"]["lag_unit"] == "bytes" and info["labels"]["time_unit"] == ""
             assert "g.aegd" in text and "live graphs" in text
         finally:
             ingest.send_signal(signal.SIGINT)
             assert ingest.wait(60) == 0
-    assert observe.list_processes() == []
+    assert list_processes() == []
 
 
 @pytest.mark.slow
@@ -271,7 +272,7 @@ def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -
         "-n", 10, "--until-end",
     )  # fmt: skip
     assert "1 records" in text
-    assert not observe.is_enabled()
+    assert not registry.is_enabled()
 
 
 @pytest.mark.slow

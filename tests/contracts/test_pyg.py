@@ -11,10 +11,10 @@ import torch
 from aethergraph import FeatureTable, Graph, HeteroGraph
 from aethergraph.pyg import FeatureStore, GraphStore, HeteroNeighborSampler, NeighborSampler
 from aethergraph.pyg.testing import (
+    BaseSamplerContract,
     FeatureStoreContract,
     GraphStoreContract,
-    HeteroSamplerContract,
-    SamplerContract,
+    HeteroBaseSamplerContract,
 )
 
 pytestmark = pytest.mark.pyg
@@ -95,7 +95,7 @@ class TestGraphStoreOfTensors(GraphStoreContract):
         return store
 
 
-class TestSampler(SamplerContract):
+class TestSampler(BaseSamplerContract):
     supports = OPTIONS
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
@@ -103,7 +103,7 @@ class TestSampler(SamplerContract):
         return stores, NeighborSampler(stores, num_neighbors, num_threads=2, **options)
 
 
-class TestTypedSampler(HeteroSamplerContract):
+class TestTypedSampler(HeteroBaseSamplerContract):
     """Over files; the untyped one is over memory. The core's samplers have all storages of both."""
 
     supports = OPTIONS - {"bidirectional"}

@@ -10,8 +10,8 @@ from torch_geometric.sampler import BaseSampler, NegativeSampling
 
 from aethergraph import Graph
 from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler
-from aethergraph.pyg.testing import FeatureStoreContract, GraphStoreContract, SamplerContract
-from aethergraph.testing import BrokenRule
+from aethergraph.pyg.testing import BaseSamplerContract, FeatureStoreContract, GraphStoreContract
+from aethergraph.testing.rules import BrokenRule
 
 pytestmark = pytest.mark.pyg
 
@@ -198,7 +198,7 @@ class Changed(BaseSampler):  # type: ignore[misc]
         return out
 
 
-class TestUnchanged(SamplerContract):
+class TestUnchanged(BaseSamplerContract):
     supports = DECLARED
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
@@ -342,7 +342,7 @@ SAMPLERS = [
 
 @pytest.mark.parametrize(("mutant", "rule"), SAMPLERS)
 def test_sampler_mutants(mutant: type[Changed], rule: str) -> None:
-    class Mutant(SamplerContract):
+    class Mutant(BaseSamplerContract):
         supports = DECLARED
 
         def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
@@ -354,7 +354,7 @@ def test_sampler_mutants(mutant: type[Changed], rule: str) -> None:
 
 
 def test_features_of_other_nodes_and_ignored_options_are_caught() -> None:
-    class Mutant(SamplerContract):
+    class Mutant(BaseSamplerContract):
         supports = DECLARED - {"weight"}
 
         def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
@@ -374,6 +374,6 @@ def test_every_rule_of_pyg_can_be_broken() -> None:
         "test_undeclared_options_are_refused",
         "test_supports_holds_known_words",
     }
-    for contract in (FeatureStoreContract, GraphStoreContract, SamplerContract):
+    for contract in (FeatureStoreContract, GraphStoreContract, BaseSamplerContract):
         rules = {name for name in dir(contract) if name.startswith("test_")}
         assert rules - broken == set()

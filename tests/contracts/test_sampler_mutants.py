@@ -16,7 +16,8 @@ from support.reference import Oracle
 
 from aethergraph import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
-from aethergraph.testing import BrokenRule, HeteroSamplerContract, SamplerContract
+from aethergraph.testing import HeteroSamplerContract, SamplerContract
+from aethergraph.testing.rules import BrokenRule
 from aethergraph.testing.sample_rules import OPTIONS, WORDS
 
 

@@ -15,12 +15,8 @@ import pytest
 from support.reference import Lists, Rows
 
 from aethergraph import errors
-from aethergraph.testing import (
-    AdjacencyContract,
-    Contract,
-    FeatureSourceContract,
-    broken_rules,
-)
+from aethergraph.testing import AdjacencyContract, FeatureSourceContract, broken_rules
+from aethergraph.testing.rules import Contract
 
 MAIN, PROCESS = threading.main_thread(), os.getpid()
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph
 from aethergraph.cli.app import app
-from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
+from aethergraph.convert import NodeTable, TableSchema, convert, reorder, tables
 from aethergraph.errors import (
     AbsentError,
     FileChangedError,
@@ -114,7 +114,7 @@ def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path
     one = NodeTable({"k": [1]}, "k")
     other = NodeTable({"k": [1], "one": [1]}, "k", foreign={"one": "one"})
     with pytest.raises(InvalidArgumentError, match="name of an output is too long"):
-        tables(Schema({"one": one, "x" * 300: other}), tmp_path / "g.aeg")
+        tables(TableSchema({"one": one, "x" * 300: other}), tmp_path / "g.aeg")
     assert not list(tmp_path.iterdir())
 
 
@@ -314,7 +314,7 @@ def people(path: Path, *keys: str, force: bool = False) -> None:
     """Make tables of people, whose boss is the first of them, into a graph."""
     rows = {"id": [*keys], "age": [*range(len(keys))], "boss": [keys[0]] * len(keys)}
     person = NodeTable(rows, "id", columns={"age": "number"}, foreign={"boss": "person"})
-    tables(Schema({"person": person}), path, force=force)
+    tables(TableSchema({"person": person}), path, force=force)
 
 
 def without_keys() -> HeteroGraph:

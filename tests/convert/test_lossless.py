@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from aethergraph import FeatureTable, Graph
-from aethergraph.convert import InputError, convert, read_edges, read_labels
+from aethergraph.convert import InputError, convert, read_edges
+from aethergraph.convert.readers.nodes import read_labels
 from aethergraph.errors import AetherError, InvalidArgumentError
 
 NODES = 4

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.shop_tables import two
 
-from aethergraph.convert import InputError, NodeTable, Schema, tables
+from aethergraph.convert import InputError, NodeTable, TableSchema, tables
 from aethergraph.convert.typed.queries import duckdb_batches
 from aethergraph.errors import InvalidArgumentError
 
@@ -76,7 +76,7 @@ def test_a_query_can_only_read(
     before = everything_in(tmp_path)
     node = NodeTable({kind: "shop.db", "query": query}, "id", foreign={"id": "o"})
     with pytest.raises(InputError, match=r"^nodes.o: (a query is one|SQLite: |DuckDB: )"):
-        tables(Schema({"o": node}, folder=folder), tmp_path / "g.aeg")
+        tables(TableSchema({"o": node}, folder=folder), tmp_path / "g.aeg")
     assert everything_in(tmp_path) == before
 
 
@@ -93,11 +93,11 @@ def test_a_query_of_an_open_connection_can_only_read(tmp_path: Path, kind: str) 
     ):  # fmt: skip
         table = NodeTable({kind: database, "query": query}, "id", foreign={"id": "o"})
         with pytest.raises(InputError):
-            tables(Schema({"o": table}), tmp_path / "g.aeg")
+            tables(TableSchema({"o": table}), tmp_path / "g.aeg")
     assert database.execute("SELECT * FROM o").fetchall() == [(1,)]
     database.execute("INSERT INTO o VALUES (2)")  # it is as it was
     table = NodeTable({kind: database, "query": "SELECT * FROM o"}, "id", foreign={"id": "o"})
-    assert tables(Schema({"o": table}), tmp_path / "g.aeg").num_nodes == {"o": 2}
+    assert tables(TableSchema({"o": table}), tmp_path / "g.aeg").num_nodes == {"o": 2}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_files_outside_the_folder_are_told(tmp_path: Path) -> None:
     (tmp_path / "u.csv").write_text("id\n1\n")
     for path in ("../u.csv", tmp_path / "u.csv"):
         node = NodeTable({"query": f"SELECT * FROM '{path}'"}, "id", foreign={"id": "o"})
-        schema = Schema({"o": node}, folder=tmp_path / "schema")
+        schema = TableSchema({"o": node}, folder=tmp_path / "schema")
         with pytest.raises(InputError, match=r"reads files in .*schema alone"):
             tables(schema, tmp_path / "g.aeg")
     with pytest.raises(InvalidArgumentError, match="DuckDB without a file has no tables"):

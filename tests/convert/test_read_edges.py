@@ -17,15 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.strategies import examples
 
-from aethergraph.convert import (
-    AttrSpec,
-    InputError,
-    convert,
-    iter_edges,
-    read_edges,
-    read_labels,
-)
+from aethergraph.convert import InputError, convert, read_edges
 from aethergraph.convert.readers import text_blocks
+from aethergraph.convert.readers.edge_plan import AttrSpec
+from aethergraph.convert.readers.edges import iter_edges
+from aethergraph.convert.readers.nodes import read_labels
 from aethergraph.convert.readers.text import TextTable
 from aethergraph.errors import (
     FormatError,

@@ -18,7 +18,7 @@ from support.recording import Interrupt, Recording
 from support.strategies import examples
 
 from aethergraph import FeatureTable, Graph, HeteroGraph
-from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables
+from aethergraph.convert import LinkTable, NodeTable, TableSchema, reorder, tables
 from aethergraph.convert.external import lists
 from aethergraph.convert.reordering import api, sources
 from aethergraph.errors import (
@@ -129,7 +129,7 @@ def test_what_tables_say_of_times_stays(small_memory: None, kind: Any, tmp_path:
     if kind is HeteroGraph:
         nodes["v"] = NodeTable({"id": np.arange(5)}, "id")
     likes = LinkTable(links, "u", "u", "u" if kind is Graph else "v", "v", time="t")
-    tables(Schema(nodes, {"likes": likes}, reverse=kind is HeteroGraph), tmp_path / "g.aeg")
+    tables(TableSchema(nodes, {"likes": likes}, reverse=kind is HeteroGraph), tmp_path / "g.aeg")
     graph = kind.load(tmp_path / "g.aeg")
     moved = graph.permute(graph.reorder())
     reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg")
@@ -209,7 +209,7 @@ def test_goes_on_wherever_it_was_interrupted(
 
 KILLED = """
     import os, signal, sys
-    from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables
+    from aethergraph.convert import LinkTable, NodeTable, TableSchema, reorder, tables
     from aethergraph.convert.external.journal import Journal
     from aethergraph.convert.reordering import sources
     sources._MOST_ROWS = 256

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aethergraph import Graph
 from aethergraph.convert import InputError, convert, read_edges
-from aethergraph.graph import Graph
 
 
 def texts(folder: Path, *parts: str, suffix: str = ".csv") -> list[Path]:

@@ -28,14 +28,14 @@ from support.shop_tables import (
 from support.table_oracle import Edges, Nodes, Rows, World, same_graph_file, write
 from typer.testing import CliRunner
 
-from aethergraph import Graph, HeteroGraph
+from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler
 from aethergraph.cli.app import app
 from aethergraph.convert import (
     ForeignKey,
     InputError,
     LinkTable,
     NodeTable,
-    Schema,
+    TableSchema,
     tables,
 )
 from aethergraph.errors import (
@@ -45,7 +45,6 @@ from aethergraph.errors import (
     OutOfRangeError,
 )
 from aethergraph.ids import IdMap
-from aethergraph.sampling import HeteroNeighborSampler
 from aethergraph.testing import check_no_leak
 
 KINDS = [
@@ -143,7 +142,7 @@ def test_any_tables_equal_plain_python(tmp_path: Path, world: Any, small_memory:
     }  # fmt: skip
     source = {name: pa.Table.from_pylist(some, types[name]) for name, some in rows.items()}
     lost: dict[str, Any] = {"missing": missing}
-    schema = Schema(
+    schema = TableSchema(
         {
             "a": NodeTable(
                 source["a"], "k", time=node_time,
@@ -178,7 +177,7 @@ def test_any_tables_equal_plain_python(tmp_path: Path, world: Any, small_memory:
 
 def test_dangling_keys_are_dropped_counted_and_named(tmp_path: Path) -> None:
     a: Any = {"k": [1, 2, 3, 4], "b": ["x", "?", None, "!"]}
-    schema = Schema(
+    schema = TableSchema(
         {
             "a": NodeTable(a, "k", foreign={"b": ForeignKey("b", missing="drop")}),
             "b": NodeTable({"k": ["x"]}, "k"),
@@ -192,7 +191,7 @@ def test_dangling_keys_are_dropped_counted_and_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"row 3: .*the key of a 'b' is missing"):
         strict = ForeignKey("b", missing="drop", null="error")
         nodes = {"a": NodeTable(a, "k", foreign={"b": strict}), "b": NodeTable({"k": ["x"]}, "k")}
-        tables(Schema(nodes), tmp_path / "h")
+        tables(TableSchema(nodes), tmp_path / "h")
 
 
 def test_nodes_of_keys_alone(tmp_path: Path) -> None:
@@ -202,13 +201,15 @@ def test_nodes_of_keys_alone(tmp_path: Path) -> None:
         "tag": ["b", "a", "b"],
     }
     uses = LinkTable(links, "user", "u", "tag", "tag")
-    tables(Schema({"user": NodeTable(), "tag": NodeTable()}, {"uses": uses}), tmp_path / "g.aeg")
+    tables(
+        TableSchema({"user": NodeTable(), "tag": NodeTable()}, {"uses": uses}), tmp_path / "g.aeg"
+    )
     graph = HeteroGraph.load(tmp_path / "g.aeg")
     assert graph.ids["user"].keys([0, 1]) == [other, one]
     assert graph.ids["tag"].keys([0, 1]) == ["b", "a"]
     assert graph["user", "uses", "tag"].in_neighbors(0).tolist() == [0, 0]
     own = LinkTable({"a": ["x", "y", "x"], "b": ["z", "x", "y"]}, "node", "a", "node", "b")
-    tables(Schema({"node": NodeTable()}, {"to": own}, reverse=False), tmp_path / "one.aeg")
+    tables(TableSchema({"node": NodeTable()}, {"to": own}, reverse=False), tmp_path / "one.aeg")
     plain = Graph.load(tmp_path / "one.aeg")
     assert IdMap.load(tmp_path / "one.node.ids").keys(range(3)) == ["x", "y", "z"]
     assert [plain.in_neighbors(node).tolist() for node in range(3)] == [[1], [0], [0]]
@@ -227,7 +228,7 @@ def test_types_of_keys_in_duckdb(tmp_path: Path) -> None:
                 foreign={"self": ForeignKey("a", key)},
             )
         }  # fmt: skip
-        tables(Schema(nodes), tmp_path / "g.aeg", force=True)
+        tables(TableSchema(nodes), tmp_path / "g.aeg", force=True)
         graph = HeteroGraph.load(tmp_path / "g.aeg")
         assert graph.ids["a"].types[0] in types
         assert graph["a", "self", "a"].in_neighbors(1).tolist() == [1]
@@ -240,7 +241,7 @@ def test_all_edges_may_be_left_out(tmp_path: Path, layout: Any, compress: bool) 
     foreign = {"b": ForeignKey("b", weight="w", attrs="n", time="n")}
     nodes = {"a": NodeTable(a, "k", foreign=foreign), "b": NodeTable({"k": ["x"]}, "k")}
     options: dict[str, Any] = {"layout": layout, "compress": compress}
-    tables(Schema(nodes), tmp_path / "g", **options)
+    tables(TableSchema(nodes), tmp_path / "g", **options)
     rows = [{"b": None, "w": 1.0, "n": 1}, {"b": None, "w": 2.0, "n": 2}]
     world = World(
         {"a": Nodes([{"k": 1}, {"k": 2}], ("k",)), "b": Nodes([{"k": "x"}], ("k",))},
@@ -258,7 +259,7 @@ def test_features_of_all_kinds(tmp_path: Path) -> None:
     }  # fmt: skip
     options: dict[str, Any] = {"features": ["day", "yes", "half"], "fill": -1}
     nodes = {"a": NodeTable(a, "k", label=["y", "z"], foreign={"b": "a"}, **options)}
-    tables(Schema(nodes), tmp_path / "g")
+    tables(TableSchema(nodes), tmp_path / "g")
     found = HeteroGraph.load(tmp_path / "g")["a"].attrs
     assert found["x"].gather([0, 1, 2]).tolist() == [[0, 1, 0.5], [1, -1, -1], [-1, 0, 3]]
     assert found["y"].gather([0, 1, 2]).tolist() == [4, -1, 6]
@@ -287,7 +288,7 @@ def test_nan_is_a_missing_feature_from_every_source(tmp_path: Path, kind: str) -
         source = {"duckdb": pytest.importorskip("duckdb").connect(), "query": query}
     for fill in (-1, float("nan")):
         node = NodeTable(source, "k", features="f", fill=fill, columns="f", foreign={"b": "a"})
-        tables(Schema({"a": node}), tmp_path / "g.aeg", force=True)
+        tables(TableSchema({"a": node}), tmp_path / "g.aeg", force=True)
         graph = HeteroGraph.load(tmp_path / "g.aeg")
         found: Any = graph["a"].attrs["x"].gather([0, 1, 2])
         np.testing.assert_array_equal(found, [[0.5], [fill], [2]])
@@ -295,7 +296,7 @@ def test_nan_is_a_missing_feature_from_every_source(tmp_path: Path, kind: str) -
         assert nulls["f"].tolist() == [False, True, False]
     bare = NodeTable(source, "k", features="f", foreign={"b": "a"})
     with pytest.raises(InputError, match=r"row 2: column 'f': the feature is missing \((NaN|null)"):
-        tables(Schema({"a": bare}), tmp_path / "h.aeg")
+        tables(TableSchema({"a": bare}), tmp_path / "h.aeg")
 
 
 # ---- the ids of a graph -------------------------------------------------------------------------
@@ -338,7 +339,7 @@ def test_samples_of_tables_and_links_with_times_see_no_future(
     orders = {"id": np.arange(900), "u": rng.integers(0, 60, 900), "p": rng.integers(0, 40, 900)}
     likes = {"u": rng.integers(0, 60, 900), "p": rng.integers(0, 40, 900), "t": day(900)}
     own = {"time": "t"} if keys_have_times else {}
-    schema = Schema(
+    schema = TableSchema(
         {
             "user": NodeTable(users, "id"),
             "product": NodeTable(products, "id", time="since"),
@@ -398,7 +399,7 @@ def test_one_row_of_each_key_stays(
         })  # fmt: skip
         pq.write_table(table, tmp_path / "a" / f"{number}.parquet", row_group_size=4000)
     node = NodeTable("a", "id", features=["v"], foreign={"b": "b"}, duplicates=kept)
-    schema = Schema({"a": node, "b": NodeTable({"id": np.arange(100)}, "id")}, folder=tmp_path)
+    schema = TableSchema({"a": node, "b": NodeTable({"id": np.arange(100)}, "id")}, folder=tmp_path)
     result = tables(schema, tmp_path / "g.aeg", memory_budget="4G")
     rows: dict[int, int] = {}
     for row in range(count):
@@ -412,10 +413,10 @@ def test_one_row_of_each_key_stays(
     assert graph.ids["a"].lookup([f"k{keys[expected[5]]}"]).tolist() == [5]
     assert f"a: {count - len(rows):,} rows left out, whose key another row has" in result.notes[0]
     short = NodeTable({"id": np.arange(100)[np.arange(100) != to[expected[-1]]]}, "id")
-    schema = Schema({"a": node, "b": short}, folder=tmp_path)
+    schema = TableSchema({"a": node, "b": short}, folder=tmp_path)
     lost = expected[to[expected] == to[expected[-1]]][0]
     file, first = max(one for one in ((0, 0), (1, 13_000), (2, 13_100)) if one[1] <= lost)
     with pytest.raises(InputError, match=rf"{file}\.parquet, row {lost - first + 1}: .*no 'b'"):
         tables(schema, tmp_path / "h.aeg")
     with pytest.raises(InvalidArgumentError, match="duplicates is about keys, but there is no key"):
-        Schema({"a": NodeTable("a", foreign={"b": "b"}, duplicates=kept), "b": short})
+        TableSchema({"a": NodeTable("a", foreign={"b": "b"}, duplicates=kept), "b": short})

@@ -16,10 +16,9 @@ import pytest
 
 from aethergraph import HeteroGraph
 from aethergraph.columns import ColumnStore
-from aethergraph.convert import ForeignKey, InputError, NodeTable, Schema, guess_schema, tables
+from aethergraph.convert import ForeignKey, InputError, NodeTable, TableSchema, guess_schema, tables
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.typed import api, features
-from aethergraph.convert.typed.schema import load_schema
 from aethergraph.convert.typed.sources import Batch
 from aethergraph.errors import FileChangedError, InvalidArgumentError, StorageError
 
@@ -49,9 +48,9 @@ def users(count: int = 200) -> pa.Table:
     )  # fmt: skip
 
 
-def schema_of(source: Any, **options: Any) -> Schema:
+def schema_of(source: Any, **options: Any) -> TableSchema:
     given = {"columns": "all", **options}
-    return Schema({"user": NodeTable(source, key="id", foreign={"friend": "user"}, **given)})
+    return TableSchema({"user": NodeTable(source, key="id", foreign={"friend": "user"}, **given)})
 
 
 def check(store: ColumnStore, table: pa.Table) -> None:
@@ -172,7 +171,7 @@ def test_nodes_without_a_row_are_null(tmp_path: Path) -> None:
     table = pa.table({"id": ["a"], "friend": ["b"], "age": [3], "bio": ["x"], "score": [1.5]})
     key = ForeignKey("user", columns="friend", missing="keep")
     node = NodeTable(table, key="id", columns="all", foreign={"friend": key})
-    tables(Schema({"user": node}), tmp_path / "g.aeg")
+    tables(TableSchema({"user": node}), tmp_path / "g.aeg")
     store = HeteroGraph.load(tmp_path / "g.aeg").columns["user"]
     batch = store.gather([1, 0])
     assert batch["bio"].to_list() == [None, "x"] and batch["age"].tolist() == [0, 3]
@@ -355,7 +354,7 @@ def test_schemas_in_files_and_guessed_ones(tmp_path: Path) -> None:
     assert 'columns = {country = "category"' in text
     assert 'bio = "text"' in text
     (tmp_path / "s.toml").write_text(text + 'foreign."friend" = "users"\n')
-    schema = load_schema(tmp_path / "s.toml")
+    schema = TableSchema.load(tmp_path / "s.toml")
     kinds = schema.nodes["users"].columns
     assert isinstance(kinds, dict) and kinds["country"] == "category" and kinds["bio"] == "text"
 

@@ -32,9 +32,8 @@ from aethergraph.convert import (
     ForeignKey,
     InputError,
     NodeTable,
-    Schema,
+    TableSchema,
     guess_schema,
-    load_schema,
     tables,
 )
 from aethergraph.convert.external.damage import WorkFileError
@@ -80,26 +79,26 @@ def test_bad_schemas_are_named(tmp_path: Path, old: str, new: str, error: str) -
     assert old in TOML
     (tmp_path / "bad.toml").write_text(TOML.replace(old, new, 1))
     with pytest.raises(InvalidArgumentError, match=error) as found:
-        load_schema(tmp_path / "bad.toml")
+        TableSchema.load(tmp_path / "bad.toml")
     assert "bad.toml" in str(found.value)
 
 
 def test_schemas_that_are_no_files(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError):
-        load_schema(tmp_path / "none.toml")
-    with pytest.raises(InvalidArgumentError, match="schema is a Schema or a TOML file"):
+        TableSchema.load(tmp_path / "none.toml")
+    with pytest.raises(InvalidArgumentError, match="schema is a TableSchema or a TOML file"):
         tables({"user": 1}, tmp_path / "g")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="at least one node table"):
-        Schema({})
+        TableSchema({})
     with pytest.raises(InvalidArgumentError, match="no foreign keys and no links"):
-        Schema({"a": NodeTable({"k": [1]}, "k")})
+        TableSchema({"a": NodeTable({"k": [1]}, "k")})
 
 
 def test_a_manifest_of_relbench_is_told_from_a_schema(tmp_path: Path) -> None:
     (tmp_path / "manifest.yaml").write_text("name: shop\nmanifest_version: 1\n")
     (tmp_path / "db").mkdir()
     with pytest.raises(InvalidArgumentError) as error:
-        load_schema(tmp_path / "manifest.yaml")
+        TableSchema.load(tmp_path / "manifest.yaml")
     assert "is not TOML, which a schema is, but YAML" in str(error.value)
     assert f"relbench.load_dataset({str(tmp_path)!r}).get_db()" in str(error.value)
     assert f"aethergraph tables --guess {tmp_path / 'db'}" in str(error.value)
@@ -147,7 +146,7 @@ def test_a_row_without_an_edge_needs_no_values(tmp_path: Path, value: str, key: 
     source = {"id": ["a", "b", "c", "d"], "r": ["d", key, key, "a"], "w": columns[value]}
     used: Any = {value: ["w"] if value == "attrs" else "w"}
     foreign = {"r": ForeignKey("v", missing="drop", **used)}
-    schema = Schema({"v": NodeTable(source, key="id", foreign=foreign)})
+    schema = TableSchema({"v": NodeTable(source, key="id", foreign=foreign)})
     tables(schema, tmp_path / "g.aeg")
     graph = HeteroGraph.load(tmp_path / "g.aeg")["v", "r", "v"]
     assert graph.edge_list()[0].tolist() == [3, 0]
@@ -224,8 +223,8 @@ def test_tables_that_do_not_fit_are_named(tmp_path: Path, schema: Any, error: st
     assert list(tmp_path.iterdir()) == []
 
 
-def timed(one: Any, other: Any, **options: Any) -> Schema:
-    return Schema(
+def timed(one: Any, other: Any, **options: Any) -> TableSchema:
+    return TableSchema(
         {
             "a": NodeTable({"k": [1, 2], "b": [1, 1], "t": one}, "k", time="t", foreign={"b": "b"}),
             "b": NodeTable({"k": [1, 2], "t": other}, "k", time="t"),
@@ -267,13 +266,13 @@ def test_times_become_the_finest_unit(tmp_path: Path) -> None:
     assert HeteroGraph.load(tmp_path / "g")["a"].node_time.tolist() == [3, 4]  # type: ignore[union-attr]
 
 
-def parts_of(folder: Path, *columns: Any, **options: Any) -> Schema:
+def parts_of(folder: Path, *columns: Any, **options: Any) -> TableSchema:
     """Return a schema over parts of a table, whose column r has these values."""
     (folder / "u").mkdir(exist_ok=True)
     for part, array in enumerate(columns):
         ids = range(2 * part, 2 * part + 2)
         pq.write_table(pa.table({"id": ids, "r": array}), folder / "u" / f"{part}.parquet")
-    return Schema({"u": NodeTable(str(folder / "u"), "id", **options)})
+    return TableSchema({"u": NodeTable(str(folder / "u"), "id", **options)})
 
 
 @pytest.mark.parametrize("first", [pa.string(), pa.large_string()])
@@ -318,7 +317,7 @@ def test_one_file_of_many_that_is_damaged_is_named(tmp_path: Path, damage: str, 
         pq.write_table(pq.read_table(path).drop_columns(["x"]), path)
     table = NodeTable(str(folder), "id", features=["x"], foreign={"id": "u"})
     with pytest.raises(InputError, match=error):
-        tables(Schema({"u": table}), tmp_path / "g.aeg")
+        tables(TableSchema({"u": table}), tmp_path / "g.aeg")
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -412,7 +411,7 @@ def test_a_database_with_a_log_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     def source(table: str) -> dict[str, str]:
         return {"sqlite": str(path), "table": table}
 
-    schema = Schema({
+    schema = TableSchema({
         "a": NodeTable(source("a"), key="k"),
         "b": NodeTable(source("b"), key="k", foreign={"a": "a"}),
     })  # fmt: skip
@@ -455,7 +454,7 @@ def test_fractions_below_integers_are_named_with_what_to_do(tmp_path: Path, opti
     path, rows = tmp_path / "a.csv", [f"{one},{one}" for one in range(12_000)]
     rows[11_000] = "11000,1.5"
     path.write_text("\n".join(["id,x", *rows]))
-    schema = Schema({"a": NodeTable(str(path), "id", foreign={"id": "a"}, **options)})
+    schema = TableSchema({"a": NodeTable(str(path), "id", foreign={"id": "a"}, **options)})
     advice = "as the values above it are: write one of the first rows with a fraction .3.0 for 3."
     with pytest.raises(InputError, match=rf"a.csv, row 11001: .*'1.5' is .*, {advice}"):
         tables(schema, tmp_path / "g.aeg")
@@ -482,13 +481,13 @@ def test_queries_as_they_are_pasted(tmp_path: Path, kind: str, query: str) -> No
         with duckdb.connect(str(path)) as db:
             db.execute(made)
     table = NodeTable({kind: path, "query": query}, "id", foreign={"id": "o"})
-    assert tables(Schema({"o": table}), tmp_path / "g.aeg").num_nodes == {"o": 1}
+    assert tables(TableSchema({"o": table}), tmp_path / "g.aeg").num_nodes == {"o": 1}
     other = "duckdb" if kind == "sqlite" else "sqlite"
     wrong = NodeTable({other: path, "table": "o"}, "id", foreign={"id": "o"})
     with pytest.raises(InvalidArgumentError, match=rf"of another kind: give {{{kind} = "):
-        tables(Schema({"o": wrong}), tmp_path / "h.aeg")
+        tables(TableSchema({"o": wrong}), tmp_path / "h.aeg")
     none = NodeTable({kind: path, "query": "SELECT * FROM o WHERE id > 1"}, "id")
-    schema = Schema({"o": none, "p": NodeTable({"o": [1]}, foreign={"o": "o"})})
+    schema = TableSchema({"o": none, "p": NodeTable({"o": [1]}, foreign={"o": "o"})})
     with pytest.raises(InputError, match=r"^nodes.o \(query of .*shop.db\): .*no (rows|values)"):
         tables(schema, tmp_path / "h.aeg")
 
@@ -502,18 +501,18 @@ def test_types_that_parquet_does_not_have(tmp_path: Path) -> None:
         database.execute("INSERT INTO o VALUES (1, INTERVAL 3 DAY, 0.5), (2, NULL, 1.5)")
     source = {"duckdb": path, "table": "o"}
     table = NodeTable(source, "id", features=["x"], foreign={"id": "o"})
-    tables(Schema({"o": table}), tmp_path / "g.aeg")
+    tables(TableSchema({"o": table}), tmp_path / "g.aeg")
     found: Any = HeteroGraph.load(tmp_path / "g.aeg")["o"]
     assert found.features.gather([0, 1]).tolist() == [[0.5], [1.5]]
     assert "takes" not in guess_schema(path)
     for options in ({"features": ["takes"]}, {"columns": ["takes"]}, {"columns": "all"}):
         used: Any = options
-        schema = Schema({"o": NodeTable(source, "id", foreign={"id": "o"}, **used)})
+        schema = TableSchema({"o": NodeTable(source, "id", foreign={"id": "o"}, **used)})
         with pytest.raises(InputError, match=r"column 'takes' is of type .*interval.* cast it"):
             tables(schema, tmp_path / "h.aeg")
     only = NodeTable({"duckdb": path, "query": "SELECT takes FROM o"}, foreign={"takes": "o"})
     with pytest.raises(InputError, match="column 'takes' is of type"):
-        tables(Schema({"o": table, "p": only}), tmp_path / "h.aeg")
+        tables(TableSchema({"o": table, "p": only}), tmp_path / "h.aeg")
 
 
 @pytest.mark.parametrize(
@@ -526,11 +525,11 @@ def test_a_key_outside_the_type_of_the_other_table(
     users = NodeTable({"id": pa.array([1, 2], key)}, "id")
     posts = NodeTable({"u": pa.array([1, number], other)}, foreign={"u": "user"})
     with pytest.raises(InputError, match=rf"row 2: .*no 'user' with the key {number}; missing"):
-        tables(Schema({"user": users, "post": posts}), tmp_path / "g.aeg")
+        tables(TableSchema({"user": users, "post": posts}), tmp_path / "g.aeg")
     both = {"id": pa.array([1, 2], key), "of": ["a", "b"]}
     links = {"u": pa.array([1, number], other), "of": ["a", "b"]}
     foreign = {"u": ForeignKey("user", ["u", "of"])}
-    schema = Schema({
+    schema = TableSchema({
         "user": NodeTable(both, ["id", "of"]), "post": NodeTable(links, foreign=foreign)
     })  # fmt: skip
     with pytest.raises(InputError, match=rf"key that has an integer outside .*\({key}, str\)"):
@@ -546,7 +545,7 @@ def test_goes_on_wherever_it_was_interrupted(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch, after: bool, small_memory: None
 ) -> None:
     """Interrupted at some of the recordings, before or after, then run again."""
-    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    schema, output = TableSchema.load(shop_files / "shop.toml"), shop_files / "g.aeg"
     tables(schema, shop_files / "whole.aeg", layout="both")
     notes = tables(schema, output, layout="both").notes
     whole = (shop_files / "whole.aeg").read_bytes()
@@ -575,7 +574,7 @@ def test_damaged_ids_of_an_interrupted_build_are_named(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between a type's lists and those of its reverse, which need the ids again."""
-    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    schema, output = TableSchema.load(shop_files / "shop.toml"), shop_files / "g.aeg"
     make = TypedBuild._make_edges
 
     def interrupted(self: TypedBuild, number: int, ends: Any) -> None:
@@ -603,13 +602,13 @@ def test_the_first_bad_row_is_named_though_keys_wait(tmp_path: Path, small_memor
     """A word among numbers is found while keys are read, and not before the rows above it."""
     (tmp_path / "posts.csv").write_text("author\n7\n9\n" + "8\n" * 400 + "none\n")
     posts = NodeTable(str(tmp_path / "posts.csv"), foreign={"author": "user"})
-    schema = Schema({"user": NodeTable({"id": [7, 8]}, "id"), "post": posts})
+    schema = TableSchema({"user": NodeTable({"id": [7, 8]}, "id"), "post": posts})
     with pytest.raises(InputError, match=r"row 2.*no 'user' with the key 9"):
         tables(schema, tmp_path / "g.aeg")
 
 
 def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    schema, output = TableSchema.load(shop_files / "shop.toml"), shop_files / "g.aeg"
     record = Journal.record
 
     def interrupted(self: Journal, **state: Any) -> None:
@@ -627,7 +626,7 @@ def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch
     assert other != toml
     (shop_files / "other.toml").write_text(other)
     with pytest.raises(InvalidArgumentError, match=r"changed: nodes.order.time was 'placed' and "):
-        tables(load_schema(shop_files / "other.toml"), output)
+        tables(TableSchema.load(shop_files / "other.toml"), output)
     pq.write_table(as_arrow(shop()["order"][::-1]), shop_files / "order.parquet")
     with pytest.raises(InvalidArgumentError, match=r"order.parquet"):
         tables(schema, output)
@@ -644,8 +643,8 @@ def test_what_was_refused_begins_anew_when_it_is_another(tmp_path: Path) -> None
     source = {"sqlite": str(tmp_path / "d.db"), "table": "a"}
     other = {"sqlite": str(tmp_path / "d.db"), "query": "SELECT * FROM a"}
 
-    def schema(time: str) -> Schema:
-        return Schema({
+    def schema(time: str) -> TableSchema:
+        return TableSchema({
             "a": NodeTable(source, key="id", time="t"),
             "b": NodeTable(other, key="id", time=time, foreign={"of": "a"}),
         })  # fmt: skip

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.strategies import examples
 
-from aethergraph.convert import InputError, read_edges, read_labels
+from aethergraph.convert import InputError, read_edges
 from aethergraph.convert.readers import text_blocks
-from aethergraph.convert.readers.nodes import FeatureColumns, iter_rows
+from aethergraph.convert.readers.nodes import FeatureColumns, iter_rows, read_labels
 from aethergraph.convert.readers.text_quotes import find_marks, last_line_end, without_comments
 
 EDGES = [(0, 1), (1, 2)]

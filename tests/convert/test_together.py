@@ -15,7 +15,7 @@ from support.recording import Interrupt
 
 from aethergraph import Graph
 from aethergraph import _native as native
-from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
+from aethergraph.convert import NodeTable, TableSchema, convert, reorder, tables
 from aethergraph.convert.readers.text_blocks import BlockReader
 from aethergraph.errors import StorageError
 
@@ -87,7 +87,7 @@ def typed(tmp_path: Path, number: int, **options: Any) -> None:
     user = NodeTable(
         tmp_path / "user.csv", key="id", columns=["points"], foreign={"friend": "user"}
     )
-    tables(Schema({"user": user}), tmp_path / "out.aeg", **options)
+    tables(TableSchema({"user": user}), tmp_path / "out.aeg", **options)
 
 
 def moved(tmp_path: Path, number: int, **options: Any) -> None:

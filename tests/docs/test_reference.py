@@ -15,9 +15,10 @@ pytestmark = pytest.mark.own_share  # each module has its names
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 MODULES = (
-    "columns", "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading",
-    "observe", "packing", "protocols", "pyg", "ray", "remote", "sampling", "streaming", "testing",
-    "testing.graphs", "testing.oracle",
+    "columns", "convert", "dgl", "dgl.graphbolt", "dgl.testing", "dynamic", "errors", "ids",
+    "inference", "interop", "loading", "observe", "packing", "protocols", "pyg", "pyg.testing",
+    "ray", "remote", "sampling", "streaming", "tasks", "testing", "testing.graphs",
+    "testing.oracle",
 )  # fmt: skip
 
 
@@ -91,8 +92,8 @@ def test_a_class_has_what_it_inherits_and_begins_with_what_makes_it(built: dict[
     for inherited in (
         "Graph.in_neighbors",
         "FeatureTable.gather_into",
-        "dynamic.DynamicGraph.in_neighbors",
-        "loading.SubgraphLoader.state_dict",
+        "DynamicGraph.in_neighbors",
+        "SubgraphLoader.state_dict",
         "pyg.NeighborLoader.state_dict",
         "pyg.NeighborSampler.sample_from_nodes",
     ):

@@ -25,10 +25,10 @@ from aethergraph import (
     Graph,
     HeteroGraph,
     NeighborSampler,
+    SubgraphLoader,
     errors,
 )
 from aethergraph.dynamic.history import History
-from aethergraph.loading import SubgraphLoader
 
 pytestmark = pytest.mark.any_python
 

@@ -25,7 +25,7 @@ from aethergraph import (
     RandomWalker,
     errors,
 )
-from aethergraph.sampling import random_fanout
+from aethergraph.sampling.walks import random_fanout
 
 pytestmark = pytest.mark.any_python
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aethergraph import DynamicGraph
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 
 
 def test_a_source_may_grow_while_it_is_checked() -> None:

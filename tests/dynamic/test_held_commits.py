@@ -17,8 +17,8 @@ import pytest
 from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, SubgraphLoader
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import ClosedError, InvalidArgumentError, UnsupportedError
-from aethergraph.loading import prefetch_map
 
 
 def live(**options: Any) -> DynamicGraph:

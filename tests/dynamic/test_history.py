@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler
-from aethergraph.dynamic import History
+from aethergraph.dynamic.history import History
 from aethergraph.errors import ClosedError, MissingFileError, OutOfRangeError
 
 pytestmark = pytest.mark.any_python

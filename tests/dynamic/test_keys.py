@@ -22,10 +22,10 @@ from support.strategies import examples
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroGraph, errors
 from aethergraph import _native as native
-from aethergraph.convert import NodeTable, Schema, tables
+from aethergraph.convert import NodeTable, TableSchema, tables
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.repair import verify_directory
-from aethergraph.ids import KeyColumns
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
 
 SMALL: dict[str, Any] = {"arena_mb": 16, "huge_pages": False, "max_nodes": 100_000}
@@ -271,7 +271,7 @@ def test_errors(tmp_path: Path) -> None:
 
 @pytest.mark.any_python
 def test_over_a_base_of_tables(tmp_path: Path) -> None:
-    schema = Schema(
+    schema = TableSchema(
         {
             "user": NodeTable({"id": ["ann", "bob"]}, key="id"),
             "post": NodeTable(

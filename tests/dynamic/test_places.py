@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from support.disks import read_only
 
-from aethergraph import DynamicGraph
-from aethergraph.dynamic import History
+from aethergraph import DynamicGraph, FeatureTable
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import verify_directory
 from aethergraph.errors import CorruptFileError
-from aethergraph.features import FeatureTable
 
 pytestmark = pytest.mark.any_python
 

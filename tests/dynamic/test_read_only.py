@@ -9,8 +9,8 @@ import pytest
 from support.disks import read_only
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.dynamic import History
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 
 pytestmark = pytest.mark.any_python

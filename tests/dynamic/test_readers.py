@@ -22,11 +22,11 @@ from aethergraph import (
     DynamicHeteroGraph,
     HeteroNeighborSampler,
     NeighborSampler,
+    SubgraphLoader,
     errors,
 )
 from aethergraph.dynamic import following, state
 from aethergraph.dynamic.history import History
-from aethergraph.loading import SubgraphLoader
 from aethergraph.remote.commits import commits_of
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 

@@ -22,7 +22,7 @@ from support.threads import repeating
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, errors
 from aethergraph.dynamic import store
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 
 
 def read(rows: GrowingRows, count: int, commit: int) -> list[float]:

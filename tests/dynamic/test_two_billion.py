@@ -51,7 +51,7 @@ def test_queries_of_a_graph_of_two_billion_nodes(run_python: RunPython) -> None:
 def test_loaders_take_few_of_two_billion_nodes(order: Any) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
-    from aethergraph.pytorch import NeighborLoader
+    from aethergraph.pyg import NeighborLoader
 
     graph = DynamicGraph(num_vertices=2_000_000_000, arena_mb=64, order=order)
     nodes = np.arange(0, 2_000_000_000, 10_000_000)

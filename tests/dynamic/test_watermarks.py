@@ -13,9 +13,10 @@ import pytest
 from support.processes import in_fork
 from support.threads import WAIT, comes, repeating, running
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
-from aethergraph.dynamic import HeteroSnapshot, History, Snapshot
-from aethergraph.loading import SubgraphLoader
+from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, SubgraphLoader, errors
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
+from aethergraph.dynamic.history import History
+from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.streaming import Ingestor, MemorySource
 
 NODES = 50

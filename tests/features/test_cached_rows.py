@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from support.threads import run_with_each
 
-from aethergraph import CachedRows, FeatureTable, Graph
+from aethergraph import CachedRows, FeatureTable, Graph, SubgraphLoader
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.features.cached import CacheStats
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph.loading import Ahead
 from aethergraph.protocols import RowSource
 
 NUM_ROWS, WIDTH = 5000, 4

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureTable, Graph, errors
-from aethergraph.loading import BufferPool
+from aethergraph.loading.buffers import BufferPool
 
 torch: Any = pytest.importorskip("torch")
 

@@ -25,10 +25,9 @@ from support.disks import small_disk
 from support.processes import in_fork
 from support.strategies import examples
 
-from aethergraph import DynamicGraph, Graph, LiveFeatureTable, errors
+from aethergraph import DynamicGraph, Graph, LiveFeatureTable, SubgraphLoader, errors
 from aethergraph import _native as native
 from aethergraph.features.bfloat16 import bfloat16_to_float32
-from aethergraph.loading import SubgraphLoader
 from aethergraph.streaming import Ingestor, MemorySource
 from aethergraph.testing.rules import in_child
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureTable, Graph, HeteroGraph, NeighborSampler
+from aethergraph import FeatureTable, Graph, HeteroGraph, NeighborSampler, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features.adapters import as_row_source
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph.loading import Ahead
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.testing import FeatureSourceContract

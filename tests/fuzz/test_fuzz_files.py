@@ -20,12 +20,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.damage import damages, fuzz, hostile_headers, npy_with_header
 
-from aethergraph import FeatureTable, Graph
+from aethergraph import FeatureTable, Graph, NeighborSampler
 from aethergraph import _native as native
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES
-from aethergraph.sampling import NeighborSampler
 from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 
 

@@ -18,10 +18,10 @@ from aethergraph import (
     FeatureTable,
     Graph,
     HeteroGraph,
+    NeighborSampler,
     errors,
     protocols,
 )
-from aethergraph.sampling import NeighborSampler
 
 
 @examples(60)

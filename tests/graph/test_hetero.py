@@ -17,11 +17,11 @@ from aethergraph import (
     Graph,
     HeteroGraph,
     HeteroNeighborSampler,
-    HeteroSubgraph,
     NeighborSampler,
     errors,
 )
 from aethergraph import _native as native
+from aethergraph.sampling.hetero import HeteroSubgraph
 
 VOTES, WRITES, IN = ("user", "votes", "post"), ("user", "writes", "post"), ("post", "in", "sub")
 REPLY = ("post", "answers", "post")

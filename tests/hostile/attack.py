@@ -93,7 +93,7 @@ def _problem(
     arguments[case.argument] = make(folder)
     try:
         call(**arguments)
-    except aethergraph.AetherError:
+    except aethergraph.errors.AetherError:
         return None
     except MemoryError:  # memory is the system's to refuse
         return None

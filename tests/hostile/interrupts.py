@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 import aethergraph as ag
-from aethergraph import convert
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph import SubgraphLoader, convert
+from aethergraph.loading import Ahead
 
 DEGREE = 12
 MOMENTS = 3  # interruptions of each call

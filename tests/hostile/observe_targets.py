@@ -9,9 +9,9 @@ from typing import Any
 from target import Target, then
 
 import aethergraph as ag
-from aethergraph import observe
+from aethergraph import SubgraphLoader, observe
 from aethergraph.errors import CancelledError
-from aethergraph.loading import SubgraphLoader
+from aethergraph.observe.asking import ask
 
 __all__ = ["observe_targets"]
 
@@ -43,15 +43,10 @@ def observe_targets() -> Iterator[Target]:
     """Targets that need no framework."""
     yield Target("observe.watch", lambda f: (observe.watch, {"thing": _store(f), "name": "x"}))
     yield Target(
-        "observe.unwatch",
-        lambda f: (observe.unwatch, {"thing": _store(f)}),
-        takes_all=("thing",),  # whatever it is, nobody watches it
-    )
-    yield Target(
         "observe.enable",
         lambda _: (then(observe.enable, lambda _: observe.disable()), {"publish": False}),
     )
-    yield Target("observe.ask", lambda _: (observe.ask, {"pid": 1}))
+    yield Target("observe.ask", lambda _: (ask, {"pid": 1}))
     yield Target(
         "observe.prometheus",
         lambda _: (

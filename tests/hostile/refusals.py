@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 import aethergraph as ag
-from aethergraph import convert, packing
+from aethergraph import SubgraphLoader, convert, packing
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import StorageError
-from aethergraph.loading import Ahead, SubgraphLoader, prefetch_map
+from aethergraph.loading import Ahead
 from aethergraph.testing import graphs as synthetic
 
 NODES, EDGES = 20_000, 200_000

@@ -17,14 +17,11 @@ from target import QUERIES, Target, methods, some, then
 from task_targets import task_targets
 
 import aethergraph as ag
-from aethergraph import convert, interop, packing, ray, sampling
+from aethergraph import SubgraphLoader, convert, interop, packing, ray, sampling
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.columns import ColumnStore
-from aethergraph.loading import (
-    BufferPool,
-    SubgraphLoader,
-    partition_aligned_batches,
-    prefetch_map,
-)
+from aethergraph.loading import partition_aligned_batches
+from aethergraph.loading.buffers import BufferPool
 from aethergraph.ray.rows import as_table
 from aethergraph.testing import graphs as synthetic
 

@@ -106,7 +106,7 @@ def task_targets() -> Iterator[Target]:
 def _schema(nodes: Any = None) -> Any:
     other = convert.NodeTable({"who": ["a", "b"]}, foreign={"who": "a"})
     nodes = convert.NodeTable(_TABLE, key="who") if nodes is None else nodes
-    return convert.Schema({"a": nodes, "b": other})
+    return convert.TableSchema({"a": nodes, "b": other})
 
 
 def _build(schema: Any) -> None:

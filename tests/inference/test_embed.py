@@ -40,7 +40,7 @@ from aethergraph.errors import (
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.inference import embed, job
 from aethergraph.inference.batches import Degrees, cut
-from aethergraph.loading import Batch
+from aethergraph.loading.batch import Batch
 from aethergraph.sampling.keys import mix_key
 
 Rows = NDArray[Any]

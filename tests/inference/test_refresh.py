@@ -35,7 +35,7 @@ from aethergraph.errors import (
 )
 from aethergraph.inference import embed
 from aethergraph.inference.table import KeptLayers, hash_rows
-from aethergraph.loading import Batch
+from aethergraph.loading.batch import Batch
 
 Rows = NDArray[Any]
 COUNT, WIDTH = 30, 3

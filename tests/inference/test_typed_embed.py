@@ -30,7 +30,7 @@ from aethergraph.errors import (
     StorageError,
 )
 from aethergraph.inference import embed, job
-from aethergraph.loading import HeteroBatch
+from aethergraph.loading.batch import HeteroBatch
 from aethergraph.sampling.keys import mix_key
 
 Rows = NDArray[np.int64]

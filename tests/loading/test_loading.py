@@ -18,11 +18,11 @@ from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
 from support.threads import ahead_of, run_with_each
 
-from aethergraph import DynamicGraph, FeatureTable, Graph, NeighborSampler, errors
+from aethergraph import DynamicGraph, FeatureTable, Graph, NeighborSampler, SubgraphLoader, errors
 from aethergraph._native.signals import thread_owner
-from aethergraph._parallel.prefetch import prefetch_iter
-from aethergraph.loading import BufferPool, SubgraphLoader, buffers, prefetch_map
-from aethergraph.loading.buffers import SMALL_BYTES, pool_of, size_class
+from aethergraph._parallel.prefetch import prefetch_iter, prefetch_map
+from aethergraph.loading import buffers
+from aethergraph.loading.buffers import SMALL_BYTES, BufferPool, pool_of, size_class
 from aethergraph.sampling.keys import mix_key
 
 THREADS = [0, 1, 3]
@@ -365,7 +365,7 @@ def test_the_interpreter_ends_while_it_runs(run_python: Callable[..., Any]) -> N
         import itertools
         import numpy as np
         from aethergraph import Graph, NeighborSampler
-        from aethergraph.loading import prefetch_map
+        from aethergraph._parallel.prefetch import prefetch_map
         rng = np.random.default_rng(0)
         graph = Graph.from_edges(20_000, *rng.integers(0, 20_000, (2, 400_000)))
         sampler = NeighborSampler(graph, [10, 10])
@@ -382,7 +382,7 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
     done = run_python(
         """
         import os, signal, threading, time
-        from aethergraph.loading import prefetch_map
+        from aethergraph._parallel.prefetch import prefetch_map
         signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
         try:
@@ -403,7 +403,7 @@ def test_a_forked_child_is_told(run_python: Callable[..., Any]) -> None:
         """
         import os, sys
         from aethergraph import errors
-        from aethergraph.loading import prefetch_map
+        from aethergraph._parallel.prefetch import prefetch_map
         results = prefetch_map(lambda i: i, range(100), num_threads=1, depth=2)
         next(results)
         if os.fork() == 0:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.strategies import examples
 
-from aethergraph import Graph
+from aethergraph import Graph, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.loading import Order, SubgraphLoader, partition_aligned_batches
+from aethergraph.loading import Order, partition_aligned_batches
 from aethergraph.loading.aligned import AlignedOrder, Partitions
 from aethergraph.loading.shares import Share, as_share_of_batches
 from aethergraph.loading.shuffle import Shuffle

@@ -20,9 +20,8 @@ from support.disks import small_disk
 from support.strategies import examples
 from support.threads import ahead_of, run_with_each
 
-from aethergraph import FeatureTable, Graph, errors
+from aethergraph import FeatureTable, Graph, SubgraphLoader, errors
 from aethergraph import _native as native
-from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, Packing, pack
 from aethergraph.packing.layout import INDEX_COLUMNS, NAMES, SAMPLE_ROWS, sample_ids
 

@@ -14,10 +14,10 @@ from support.graphs import make_graph
 from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, Graph, HeteroGraph, NeighborSampler, SubgraphLoader
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.loading import prefetch_map
 from aethergraph.loading.pipeline import Views, chunked
-from aethergraph.sampling import Subgraph
+from aethergraph.sampling.subgraph import Subgraph
 
 NODES = 400
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.threads import ahead_of
 
-from aethergraph import FeatureTable, Graph, errors
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph import FeatureTable, Graph, SubgraphLoader, errors
+from aethergraph.loading import Ahead
 from aethergraph.loading.pipeline import DrawAlone, RowPlans, Views, run_stages
 
 pytestmark = pytest.mark.any_python

@@ -16,9 +16,10 @@ from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
 from support.threads import ahead_of
 
-from aethergraph import DynamicGraph, Graph, NeighborSampler
+from aethergraph import DynamicGraph, Graph, NeighborSampler, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import Ahead, Batch, Order, SubgraphLoader, partition_aligned_batches
+from aethergraph.loading import Ahead, Order, partition_aligned_batches
+from aethergraph.loading.batch import Batch
 
 COUNT = 300  # seeds; 10 batches
 

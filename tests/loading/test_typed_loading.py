@@ -10,8 +10,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from support.threads import ahead_of
 
-from aethergraph import DynamicHeteroGraph, HeteroGraph, HeteroNeighborSampler, errors
-from aethergraph.loading import HeteroBatch, SubgraphLoader
+from aethergraph import (
+    DynamicHeteroGraph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    SubgraphLoader,
+    errors,
+)
+from aethergraph.loading.batch import HeteroBatch
 from aethergraph.sampling.keys import mix_key
 
 VOTES, BACK = ("user", "votes", "post"), ("post", "rev_votes", "user")

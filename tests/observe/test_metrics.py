@@ -19,8 +19,9 @@ from aethergraph.features.cached import CacheStats
 from aethergraph.observe.metrics import LEFT_OUT, METRICS, STATES, by_source
 from aethergraph.observe.reading import samples_of
 from aethergraph.packing.store import PackedStats
-from aethergraph.remote import RemoteStats, ServerStats
-from aethergraph.streaming import IngestStats
+from aethergraph.remote.rows import RemoteStats
+from aethergraph.remote.server import ServerStats
+from aethergraph.streaming.stats import IngestStats
 
 CLASSES = {
     kind.__name__: kind

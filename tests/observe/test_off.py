@@ -9,13 +9,15 @@ from typing import Any
 from aethergraph import _tracepoints as tracepoints
 from aethergraph import observe
 from aethergraph._tracepoints import stage
+from aethergraph.observe import registry
+from aethergraph.observe.registry import observed
 
 WORK = """
 import sys
 import numpy as np
 import aethergraph as ag
 from aethergraph import _tracepoints
-from aethergraph.loading import SubgraphLoader
+from aethergraph import SubgraphLoader
 graph = ag.Graph.load(sys.argv[1], storage="uring", memory_budget="64M")
 graph.load_features(sys.argv[2], storage="uring", memory_budget="1M")
 for batch in SubgraphLoader(graph, [3, 2], batch_size=100):
@@ -43,8 +45,8 @@ assert not [one.name for one in threading.enumerate() if "observe" in one.name]
 
 
 def test_importing_it_switches_nothing_on() -> None:
-    assert not observe.is_enabled()
-    assert observe.observed() == {}
+    assert not registry.is_enabled()
+    assert observed() == {}
     assert observe.snapshot()["metrics"] == {}
     # One object for all stages: nothing is allocated for them.
     assert stage("batch") is stage("gather", "x", object())
@@ -52,9 +54,9 @@ def test_importing_it_switches_nothing_on() -> None:
 
 def test_it_is_off_again(paged: Any) -> None:
     observe.enable()
-    assert observe.is_enabled() and stage("batch") is not stage("batch")
+    assert registry.is_enabled() and stage("batch") is not stage("batch")
     observe.disable()
     observe.disable()
-    assert not observe.is_enabled()
+    assert not registry.is_enabled()
     assert tracepoints._observers == () and tracepoints._listener is None
     assert stage("batch") is stage("batch")

@@ -19,11 +19,13 @@ from support.profiles import settled
 from support.strategies import examples
 from support.threads import run_together, running
 
-from aethergraph import Graph, NeighborSampler, observe
+from aethergraph import Graph, NeighborSampler, SubgraphLoader, observe
 from aethergraph import _tracepoints as tracepoints
+from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import InvalidArgumentError, StorageError
-from aethergraph.loading import Ahead, SubgraphLoader, prefetch_map
-from aethergraph.observe import recording
+from aethergraph.loading import Ahead
+from aethergraph.observe import recording, registry
+from aethergraph.observe.profiling import Profile
 from aethergraph.observe.recording import Recorder
 from aethergraph.observe.workers import ProcessRecorder
 
@@ -58,7 +60,7 @@ def slow_loader(files: Path, **options: Any) -> SubgraphLoader:
     return SubgraphLoader(graph, sampler=SlowSampler(graph), batch_size=50, **options)
 
 
-def check_sums(found: observe.Profile) -> None:
+def check_sums(found: Profile) -> None:
     """The parts of the threads add up to the time of the threads."""
     iterating = sum(part.seconds for part in found.of("iterating"))
     assert iterating == pytest.approx(found.seconds, rel=1e-9)
@@ -234,7 +236,7 @@ def test_nobody_looks_on_afterwards(files: Path) -> None:
     loader = slow_loader(files)
     with pytest.raises(KeyError, match="of the user"):
         loader.profile(3, fail)
-    assert tracepoints._observers == () and not observe.is_enabled()
+    assert tracepoints._observers == () and not registry.is_enabled()
     assert not [one for one in threading.enumerate() if one.name == "aethergraph-prefetch"]
 
 

@@ -24,6 +24,8 @@ from support.threads import running
 
 from aethergraph import CachedRows, observe
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
+from aethergraph.observe import registry
+from aethergraph.observe.asking import ask, list_processes
 
 SHOWS = """
 import sys, numpy as np
@@ -62,10 +64,10 @@ def sockets(runtime: Path) -> list[str]:
 
 
 def test_another_process_is_asked(runtime: Path) -> None:
-    assert observe.list_processes() == []
+    assert list_processes() == []
     with process() as other:
-        assert observe.list_processes() == [other.pid]
-        found = observe.ask(other.pid)
+        assert list_processes() == [other.pid]
+        found = ask(other.pid)
         assert requested(found) == 3 and found["pid"] == other.pid
         for path, mode in ((f"{other.pid}.sock", 0o600), ("", 0o700)):
             assert stat.S_IMODE((runtime / "aethergraph" / path).stat().st_mode) == mode
@@ -80,30 +82,30 @@ def test_what_killed_processes_leave_behind_is_removed(runtime: Path) -> None:
         first.wait()
         assert sockets(runtime) == sorted(f"{one.pid}.sock" for one in (first, second))
         with pytest.raises(MissingFileError, match=f"process {first.pid} shows no metrics"):
-            observe.ask(first.pid)
+            ask(first.pid)
         observe.enable()  # of a third process: it cleans up as well
         assert sockets(runtime) == sorted(f"{pid}.sock" for pid in (second.pid, os.getpid()))
         second.kill()
         second.wait()
-        assert observe.list_processes() == [os.getpid()]
+        assert list_processes() == [os.getpid()]
         assert sockets(runtime) == [f"{os.getpid()}.sock"]
 
 
 def test_this_process() -> None:
     with pytest.raises(MissingFileError, match=r"observe.enable\(\)"):
-        observe.ask(os.getpid())
+        ask(os.getpid())
     observe.enable()
     observe.enable()
     rows = CachedRows(np.ones((10, 4), np.float32), "1M")
     rows.gather([1, 2])
-    assert requested(observe.ask(os.getpid())) == 2
+    assert requested(ask(os.getpid())) == 2
     assert len([one for one in threading.enumerate() if one.name == "aethergraph-observe"]) == 1
     observe.enable(publish=False)
-    assert observe.list_processes() == [] and observe.is_enabled()
+    assert list_processes() == [] and registry.is_enabled()
     observe.enable()
-    assert observe.list_processes() == [os.getpid()]
+    assert list_processes() == [os.getpid()]
     observe.disable()
-    assert observe.list_processes() == []
+    assert list_processes() == []
     assert not [one for one in threading.enumerate() if one.name == "aethergraph-observe"]
 
 
@@ -117,19 +119,19 @@ def test_a_forked_child_leaves_the_socket_to_its_parent(run_python: Callable[...
         child = os.fork()
         if not child:
             observe.disable()
-            assert observe.list_processes() == [os.getppid()]
+            assert list_processes() == [os.getppid()]
             observe.enable()  # shows its own
-            assert observe.list_processes() == sorted([os.getppid(), os.getpid()])
+            assert list_processes() == sorted([os.getppid(), os.getpid()])
             observe.disable()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-        assert observe.list_processes() == [os.getpid()]
-        assert observe.ask(os.getpid())["pid"] == os.getpid()
+        assert list_processes() == [os.getpid()]
+        assert ask(os.getpid())["pid"] == os.getpid()
         child = os.fork()
         if not child:
             raise SystemExit  # with what atexit does
         os.waitpid(child, 0)
-        assert observe.list_processes() == [os.getpid()]
+        assert list_processes() == [os.getpid()]
         """
     )
 
@@ -138,7 +140,7 @@ def test_folders_that_others_may_use_are_refused(runtime: Path) -> None:
     folder = runtime / "aethergraph"
     folder.mkdir(mode=0o700)
     folder.chmod(0o770)
-    for call in (observe.enable, observe.list_processes, lambda: observe.ask(1)):
+    for call in (observe.enable, list_processes, lambda: ask(1)):
         with pytest.raises(StorageError, match="mode 0700"):
             call()
     observe.disable()
@@ -151,7 +153,7 @@ def test_folders_that_others_may_use_are_refused(runtime: Path) -> None:
     folder.unlink()
     folder.write_text("")
     with pytest.raises(StorageError, match="cannot be shown there"):
-        observe.list_processes()
+        list_processes()
 
 
 def test_other_users_get_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +190,7 @@ def test_long_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     observe.enable()
-    assert observe.ask(os.getpid())["pid"] == os.getpid()
+    assert ask(os.getpid())["pid"] == os.getpid()
 
 
 def test_without_a_folder_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +201,7 @@ def test_without_a_folder_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path.name for path in tmp_path.iterdir() if path.name != "run"] == [
         f"aethergraph-{os.getuid()}"
     ]
-    assert observe.list_processes() == [os.getpid()]
+    assert list_processes() == [os.getpid()]
 
 
 def test_answers_that_are_no_snapshots(runtime: Path) -> None:
@@ -217,7 +219,7 @@ def test_answers_that_are_no_snapshots(runtime: Path) -> None:
 
             words = "process 77: its answer is no snapshot"
             with running(give), pytest.raises(FormatError, match=words):
-                observe.ask(77)
+                ask(77)
 
 
 def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,14 +233,14 @@ def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
     with socket.socket(socket.AF_UNIX) as idle:
         idle.connect(str(folder() / f"{os.getpid()}.sock"))
         began = time.monotonic()
-        assert observe.ask(os.getpid()) == big  # in its turn
+        assert ask(os.getpid()) == big  # in its turn
         assert time.monotonic() - began < 45  # both have a minute
 
 
 def test_processes_that_cannot_be(runtime: Path) -> None:
     (runtime / "aethergraph").mkdir(mode=0o700)
     with pytest.raises(MissingFileError):
-        observe.ask(2**40)
+        ask(2**40)
     for pid in (-3, "7", None, 2.5, "../x"):
         with pytest.raises(InvalidArgumentError, match="pid"):
-            observe.ask(pid)  # type: ignore[arg-type]
+            ask(pid)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from support.threads import repeating
 
-from aethergraph import CachedRows, DynamicGraph, FeatureTable, Graph, observe
+from aethergraph import CachedRows, DynamicGraph, FeatureTable, Graph, SubgraphLoader, observe
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import SubgraphLoader
 from aethergraph.observe import registry
+from aethergraph.observe.registry import observed
 from aethergraph.streaming import Ingestor, MemorySource
 
 
@@ -37,7 +37,7 @@ def test_what_is_made_is_found_by_itself(files: Path) -> None:
         ingestor.run()
         cached.gather([1, 2])
         cached.gather([1])
-        assert set(observe.observed()) == {
+        assert set(observed()) == {
             "graph.aeg", "x.npy", "CachedRows", "live.aegd", "clicks"
         }  # fmt: skip
         assert values("aethergraph_cache_hits_total") == {"CachedRows": 1}
@@ -52,10 +52,10 @@ def test_what_is_made_is_found_by_itself(files: Path) -> None:
 def test_nothing_is_kept_alive(files: Path) -> None:
     observe.enable()
     store = FeatureTable.load(files / "x.npy", storage="uring", memory_budget="1M")
-    assert set(observe.observed()) == {"x.npy"}
+    assert set(observed()) == {"x.npy"}
     del store
     gc.collect()
-    assert observe.observed() == {} and values("aethergraph_rows_frames") == {}
+    assert observed() == {} and values("aethergraph_rows_frames") == {}
 
 
 def test_names(files: Path) -> None:
@@ -63,11 +63,11 @@ def test_names(files: Path) -> None:
     assert [observe.watch(store) for store in stores] == ["x.npy", "x.npy-2", "x.npy-3"]
     assert observe.watch(stores[0]) == "x.npy"
     assert observe.watch(stores[1], "papers") == "papers"
-    assert set(observe.observed()) == {"papers", "x.npy", "x.npy-3"}
+    assert set(observed()) == {"papers", "x.npy", "x.npy-3"}
     with pytest.raises(InvalidArgumentError, match="'papers' is taken"):
         observe.watch(stores[0], "papers")
-    observe.unwatch(stores[1])
-    observe.unwatch(stores[1])
+    del stores[1]
+    gc.collect()
     assert observe.watch(stores[0], "papers") == "papers"
 
 
@@ -122,7 +122,7 @@ def test_objects_may_go_while_another_is_named(monkeypatch: pytest.MonkeyPatch) 
 
         @property
         def name(self) -> None:
-            observe.unwatch(kept[1])
+            registry._watched.pop(id(kept[1]), None)
 
     monkeypatch.setitem(registry._watched, 0, Going())
     assert observe.watch(kept[0], "mine") == "mine"

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from aethergraph import DynamicGraph, Graph, observe
+from aethergraph import DynamicGraph, Graph, SubgraphLoader, observe
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.loading import SubgraphLoader
 
 pytest.importorskip("opentelemetry.sdk.trace", reason="pip install opentelemetry-sdk")
 

@@ -23,7 +23,7 @@ from torch_geometric.loader import NodeLoader
 from aethergraph import Graph, as_graph
 from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import ForeignGraph
+from aethergraph.graph.foreign import ForeignGraph
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,

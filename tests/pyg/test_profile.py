@@ -15,6 +15,7 @@ from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, HeteroGraph, observe
 from aethergraph.loading import Ahead
+from aethergraph.observe.profiling import Part, Profile
 from aethergraph.pyg import (
     HeteroNeighborLoader,
     LinkNeighborLoader,
@@ -35,7 +36,7 @@ def graph(tmp_path: Path) -> Graph:
     return made
 
 
-def check(found: observe.Profile, *names: str) -> dict[str, observe.Part]:
+def check(found: Profile, *names: str) -> dict[str, Part]:
     own = sum(part.seconds for part in found.of("iterating"))
     ahead = sum(part.seconds for part in found.of("ahead"))
     assert own == pytest.approx(found.seconds, rel=1e-9)
@@ -156,14 +157,14 @@ asking = threading.Event()
 
 def ask():  # another thread has the locks now and then
     while not asking.is_set():
-        observe.ask(os.getpid())
+        ask(os.getpid())
 
 thread = threading.Thread(target=ask)
 thread.start()
 for _ in range(3):
     loader = NeighborLoader("g.aeg", [3, 2], batch_size=100, num_workers=2)
     assert len(list(loader)) == 4
-    assert observe.list_processes() == [os.getpid()]
+    assert list_processes() == [os.getpid()]
 asking.set()
 thread.join()
 """

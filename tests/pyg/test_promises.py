@@ -17,8 +17,9 @@ from torch_geometric.sampler import (
 from torch_geometric.testing import MyFeatureStore
 
 import aethergraph
-from aethergraph import FeatureTable, HeteroGraph, Subgraph, errors
+from aethergraph import FeatureTable, HeteroGraph, errors
 from aethergraph.pyg import LinkNeighborLoader, to_data
+from aethergraph.sampling.subgraph import Subgraph
 
 pytestmark = pytest.mark.pyg
 

@@ -9,7 +9,8 @@ from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph
 from aethergraph.pyg import FeatureStore, GraphStore, LookAhead, NeighborSampler
-from aethergraph.remote import FeatureServer, RemoteRows, open_source
+from aethergraph.remote import FeatureServer, open_source
+from aethergraph.remote.rows import RemoteRows
 
 
 def test_rows_of_coming_batches() -> None:

@@ -34,9 +34,10 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 from torch_geometric.testing import MyGraphStore
 
-from aethergraph import Graph, Subgraph, errors
+from aethergraph import Graph, errors
 from aethergraph.pyg import GraphStore, NeighborSampler, from_data
 from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.subgraph import Subgraph
 from aethergraph.testing import oracle
 
 pytestmark = pytest.mark.pyg

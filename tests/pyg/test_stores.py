@@ -23,11 +23,11 @@ from aethergraph.pyg import (
     HeteroNeighborSampler,
     NeighborLoader,
     NeighborSampler,
-    Stores,
     as_stores,
     from_data,
     to_data,
 )
+from aethergraph.pyg.stores import Stores
 
 pytestmark = pytest.mark.pyg
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader
 
 from aethergraph import Graph, HeteroGraph
-from aethergraph.convert import LinkTable, NodeTable, Schema, tables
+from aethergraph.convert import LinkTable, NodeTable, TableSchema, tables
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -154,7 +154,7 @@ def test_batches_of_one_type() -> None:
 def test_loaders_go_by_the_times_that_the_graph_names(tmp_path: Path) -> None:
     """Rows and links with times: a product that comes later is in no batch."""
     day = np.datetime64("2024-01-01", "us") + np.arange(20).astype("timedelta64[D]")
-    schema = Schema(
+    schema = TableSchema(
         {
             "user": NodeTable({"id": [0, 1]}, "id"),
             "product": NodeTable({"id": np.arange(20), "since": day}, "id", time="since"),

@@ -22,19 +22,13 @@ from aethergraph import (
     Graph,
     LiveFeatureTable,
 )
-from aethergraph.dynamic import History
+from aethergraph.dynamic.history import History
 from aethergraph.errors import FileChangedError
-from aethergraph.remote import (
-    FeatureServer,
-    SamplePlan,
-    SampleService,
-    check_replay,
-    open_graph,
-    open_sampler,
-)
+from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
 from aethergraph.remote import commits as commits_module
 from aethergraph.remote.commits import commits_of
 from aethergraph.remote.leases import Leases
+from aethergraph.remote.samples.replay import check_replay
 from aethergraph.remote.samples.request import make_request
 
 

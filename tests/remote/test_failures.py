@@ -24,7 +24,7 @@ from support.network import free_port
 from support.serving import address_in, served
 from support.threads import comes, repeating, run_together, running
 
-from aethergraph import DynamicGraph, FeatureTable, Graph
+from aethergraph import DynamicGraph, FeatureTable, Graph, SubgraphLoader
 from aethergraph import _native as native
 from aethergraph.errors import (
     AetherError,
@@ -34,16 +34,9 @@ from aethergraph.errors import (
     ServerTimeoutError,
     StorageError,
 )
-from aethergraph.loading import Ahead, SubgraphLoader
-from aethergraph.remote import (
-    FeatureServer,
-    RemoteRows,
-    listening,
-    open_graph,
-    open_source,
-    open_tables,
-    wire,
-)
+from aethergraph.loading import Ahead
+from aethergraph.remote import FeatureServer, listening, open_graph, open_source, open_tables, wire
+from aethergraph.remote.rows import RemoteRows
 
 pytestmark = pytest.mark.any_python
 

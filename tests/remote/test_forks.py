@@ -11,8 +11,9 @@ from support.processes import in_fork
 from support.threads import comes
 
 from aethergraph import DynamicGraph, Graph
-from aethergraph.remote import FeatureServer, RemoteRows, SamplePlan, SampleService
+from aethergraph.remote import FeatureServer, SamplePlan, SampleService
 from aethergraph.remote.commits import commits_of
+from aethergraph.remote.rows import RemoteRows
 from aethergraph.remote.samples.log import AnswerLog, read_answers
 from aethergraph.remote.samples.request import make_request
 

@@ -18,15 +18,9 @@ from support.serving import address_in, served
 from support.threads import comes, run_together, running
 
 from aethergraph import FeatureTable, Graph, LiveFeatureTable, errors
-from aethergraph.remote import (
-    FeatureServer,
-    RemoteRows,
-    mapped,
-    open_source,
-    open_tables,
-    wire,
-)
+from aethergraph.remote import FeatureServer, mapped, open_source, open_tables, wire
 from aethergraph.remote.endpoint import Table
+from aethergraph.remote.rows import RemoteRows
 
 pytestmark = pytest.mark.any_python
 

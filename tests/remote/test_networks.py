@@ -17,7 +17,8 @@ from support.serving import served
 from support.threads import comes
 
 from aethergraph.errors import ServerTimeoutError
-from aethergraph.remote import FeatureServer, RemoteRows, listening, open_source
+from aethergraph.remote import FeatureServer, listening, open_source
+from aethergraph.remote.rows import RemoteRows
 
 pytestmark = pytest.mark.any_python
 

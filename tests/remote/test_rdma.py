@@ -26,14 +26,8 @@ from support.threads import run_together, running
 from aethergraph import DynamicGraph, FeatureTable, LiveFeatureTable, errors
 from aethergraph import _native as native
 from aethergraph._native import rdma
-from aethergraph.remote import (
-    FeatureServer,
-    RemoteRows,
-    onesided,
-    open_source,
-    open_tables,
-    wire,
-)
+from aethergraph.remote import FeatureServer, onesided, open_source, open_tables, wire
+from aethergraph.remote.rows import RemoteRows
 
 pytestmark = pytest.mark.any_python
 

@@ -30,14 +30,8 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.protocols import RowSource
-from aethergraph.remote import (
-    FeatureServer,
-    RemoteRows,
-    address,
-    endpoint,
-    open_source,
-    wire,
-)
+from aethergraph.remote import FeatureServer, address, endpoint, open_source, wire
+from aethergraph.remote.rows import RemoteRows
 
 
 def test_many_rows_go_in_many_requests(x: Any, server: FeatureServer) -> None:

@@ -19,8 +19,9 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.remote import FeatureServer, RemoteRows, open_source
+from aethergraph.remote import FeatureServer, open_source
 from aethergraph.remote.ahead import RowsAhead
+from aethergraph.remote.rows import RemoteRows
 
 ROWS = 20_000
 

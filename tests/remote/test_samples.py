@@ -33,7 +33,7 @@ from aethergraph import (
     LiveFeatureTable,
     NeighborSampler,
 )
-from aethergraph.dynamic import History
+from aethergraph.dynamic.history import History
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -50,7 +50,6 @@ from aethergraph.remote import (
     FeatureServer,
     SamplePlan,
     SampleService,
-    check_replay,
     open_graph,
     open_sampler,
     open_tables,
@@ -59,6 +58,7 @@ from aethergraph.remote import (
 )
 from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.log import AnswerLog, read_answers
+from aethergraph.remote.samples.replay import check_replay
 from aethergraph.remote.samples.request import MAX_SEEDS, Request, make_request
 
 pytestmark = pytest.mark.any_python

@@ -15,7 +15,8 @@ from support.serving import Client
 
 from aethergraph import FeatureTable, Graph
 from aethergraph.errors import FileChangedError, InvalidArgumentError, ServerTimeoutError
-from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables, wire
+from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables, wire
+from aethergraph.remote.rows import RemoteRows
 from aethergraph.remote.served import shard_range
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import Ids, chi_square, examples
 
-from aethergraph import HeteroGraph, HeteroNeighborSampler, errors
-from aethergraph.dynamic import DynamicHeteroGraph
-from aethergraph.sampling import Contexts, ContextSampler
+from aethergraph import DynamicHeteroGraph, HeteroGraph, HeteroNeighborSampler, errors
+from aethergraph.sampling import ContextSampler
+from aethergraph.sampling.contexts import Contexts
 from aethergraph.testing import context_oracle
 
 pytestmark = pytest.mark.any_python

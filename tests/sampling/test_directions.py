@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import (
-    Graph,
-    HeteroGraph,
-    HeteroNeighborSampler,
-    HeteroSubgraph,
-    NeighborSampler,
-    errors,
-)
+from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler, errors
+from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.testing import oracle
 
 VOTES, IN, KNOWS = ("user", "votes", "post"), ("post", "in", "sub"), ("user", "knows", "user")

@@ -13,7 +13,7 @@ from support.strategies import assert_same_subgraph
 
 from aethergraph import DynamicGraph, Graph, HeteroNeighborSampler, NeighborSampler, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.sampling import HeteroSubgraph
+from aethergraph.sampling.hetero import HeteroSubgraph
 
 RNG = np.random.default_rng(4)
 NODES, EDGES = 200, 3000

@@ -21,9 +21,16 @@ from support.golden import (
 )
 from support.threads import ahead_of
 
-from aethergraph import Graph, HeteroGraph, NeighborSampler
-from aethergraph.loading import SubgraphLoader
-from aethergraph.sampling import HeteroNeighborSampler, HGTSampler, RandomWalker, random_fanout
+from aethergraph import (
+    Graph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    HGTSampler,
+    NeighborSampler,
+    RandomWalker,
+    SubgraphLoader,
+)
+from aethergraph.sampling.walks import random_fanout
 
 pytestmark = pytest.mark.any_python
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from support.strategies import Ids, assert_same_subgraph, chi_square, examples, hetero_graphs
 from support.threads import run_with_each
 
-from aethergraph import HeteroGraph, HeteroSubgraph, HGTSampler, errors
+from aethergraph import HeteroGraph, HGTSampler, errors
+from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.testing import oracle
 
 pytestmark = pytest.mark.any_python

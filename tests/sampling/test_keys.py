@@ -24,6 +24,7 @@ def test_values_that_may_never_change() -> None:
     assert mix_key(-1) == mix_key(2**64 - 1) == GOLDEN[2]
     assert hash_ids(np.empty(0, np.int64)) == GOLDEN[3]
     assert hash_ids(np.arange(1000)) == GOLDEN[4]
+    assert mix_key(7, np.arange(1000)) == mix_key(7, GOLDEN[4])
     assert permutation(8, 5).tolist() == GOLDEN_ORDER
 
 

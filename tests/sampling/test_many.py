@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import aethergraph as ag
-from aethergraph import errors
-from aethergraph.sampling import HeteroNeighborSampler
+from aethergraph import HeteroNeighborSampler, errors
 
 STORAGES = ["mmap", "memory", "uring"]
 SEEDS = [[1], [2, 5], [3]]

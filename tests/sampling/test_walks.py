@@ -22,7 +22,7 @@ from support.strategies import Ids, edge_lists, examples
 
 from aethergraph import Graph, RandomWalker, errors, set_num_threads
 from aethergraph import _native as native
-from aethergraph.sampling import random_fanout
+from aethergraph.sampling.walks import random_fanout
 from aethergraph.testing import walk_oracle
 
 pytestmark = pytest.mark.any_python

@@ -15,9 +15,10 @@ import psutil
 import pytest
 from support.ray_clusters import local_cluster
 
-from aethergraph import FeatureTable, Graph
+from aethergraph import FeatureTable, Graph, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
-from aethergraph.loading import Batch, Order, SubgraphLoader
+from aethergraph.loading import Order
+from aethergraph.loading.batch import Batch
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
 from aethergraph.ray.dataset import count_tasks
 from aethergraph.ray.rows import RowsOfBlocks, as_row, as_table

@@ -21,13 +21,9 @@ from support.strategies import assert_same_subgraph, examples
 from support.threads import run_with_each
 
 import aethergraph as ag
+from aethergraph import HeteroNeighborSampler, RandomWalker, errors
 from aethergraph import _native as native
-from aethergraph import errors
-from aethergraph.sampling import (
-    HeteroNeighborSampler,
-    RandomWalker,
-    random_fanout,
-)
+from aethergraph.sampling.walks import random_fanout
 
 pytestmark = pytest.mark.any_python
 

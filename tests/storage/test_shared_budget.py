@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aethergraph as ag
+from aethergraph import SubgraphLoader
 from aethergraph import _native as native
-from aethergraph.loading import SubgraphLoader
 from aethergraph.storage.budget import Holdings
 
 pytestmark = pytest.mark.any_python

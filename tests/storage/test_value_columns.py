@@ -15,8 +15,8 @@ import pytest
 from support.threads import run_with_each
 
 import aethergraph as ag
-from aethergraph import errors
-from aethergraph.loading import Ahead, SubgraphLoader
+from aethergraph import SubgraphLoader, errors
+from aethergraph.loading import Ahead
 
 pytestmark = pytest.mark.any_python
 
@@ -355,7 +355,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import aethergraph as ag
-from aethergraph.loading import SubgraphLoader
+from aethergraph import SubgraphLoader
 
 def anonymous():
     fields = dict(l.split(":", 1) for l in open("/proc/self/status") if ":" in l)

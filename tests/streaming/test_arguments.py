@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import (
-    BadRecord,
-    Ingestor,
-    KafkaSource,
-    MemorySource,
-    Records,
-    Schema,
-    UdpSource,
-)
+from aethergraph.streaming import Ingestor, KafkaSource, MemorySource, Records, Schema, UdpSource
 from aethergraph.streaming.arguments import as_latest, as_span
+from aethergraph.streaming.records import BadRecord
 from aethergraph.streaming.udp import pack_datagram
 
 

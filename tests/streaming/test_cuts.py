@@ -20,8 +20,9 @@ from support.strategies import examples
 from support.threads import WAIT, comes, run_together
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
+from aethergraph.streaming import Ingestor, MemorySource, Records
 from aethergraph.streaming.cuts import Cuts
+from aethergraph.streaming.records import BadRecord
 
 pytestmark = pytest.mark.any_python
 

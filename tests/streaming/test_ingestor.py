@@ -20,15 +20,8 @@ from support.strategies import examples
 from support.threads import WAIT, comes
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import (
-    FileSource,
-    Ingestor,
-    IngestStats,
-    MemorySource,
-    Records,
-    Schema,
-    memory,
-)
+from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema, memory
+from aethergraph.streaming.stats import IngestStats
 
 
 def small(nodes: int = 100, **options: Any) -> DynamicGraph:

@@ -12,8 +12,9 @@ import pytest
 from support.threads import WAIT, comes
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import BadRecord, Ingestor, MemorySource
+from aethergraph.streaming import Ingestor, MemorySource
 from aethergraph.streaming.dead_letter import DeadLetters
+from aethergraph.streaming.records import BadRecord
 
 
 class Unclosed(MemorySource):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aethergraph import Graph, HeteroGraph, as_graph
-from aethergraph.graph import ForeignGraph
+from aethergraph.graph.foreign import ForeignGraph
 from aethergraph.protocols import Adjacency, HeterogeneousGraph, HomogeneousGraph, NodeSet
 from aethergraph.testing import broken_rules, oracle
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.dynamic import Snapshot
+from aethergraph.dynamic.snapshot import Snapshot
 
 Ids = NDArray[np.int64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aethergraph.observe import Profile
+from aethergraph.observe.profiling import Profile
 
 _ATTEMPTS = 6
 

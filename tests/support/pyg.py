@@ -14,9 +14,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
-from aethergraph import Graph, HeteroGraph, Subgraph
+from aethergraph import Graph, HeteroGraph
 from aethergraph.pyg import FeatureStore, GraphStore
 from aethergraph.sampling.keys import hash_ids, mix_key
+from aethergraph.sampling.subgraph import Subgraph
 from aethergraph.testing import oracle
 
 NUM_NODES, NUM_EDGES = 150, 1500

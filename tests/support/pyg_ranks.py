@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import HeteroGraph
-from aethergraph.loading import Order, SubgraphLoader
+from aethergraph import HeteroGraph, SubgraphLoader
+from aethergraph.loading import Order
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,

@@ -19,7 +19,7 @@ from aethergraph.convert import (
     ForeignKey,
     LinkTable,
     NodeTable,
-    Schema,
+    TableSchema,
 )
 
 DAY = dt.datetime(2024, 1, 1)
@@ -80,8 +80,8 @@ def shop_world(rows: dict[str, Rows]) -> World:
     )
 
 
-def shop_schema(source: Callable[[str], Any], **options: Any) -> Schema:
-    return Schema(
+def shop_schema(source: Callable[[str], Any], **options: Any) -> TableSchema:
+    return TableSchema(
         {
             "user": NodeTable(source("user"), "id", features=["age", "premium"], label="label"),
             "product": NodeTable(source("product"), ["shop", "sku"], features="price"),
@@ -206,5 +206,7 @@ attrs = ["stars"]
 """
 
 
-def two(a: Any, b: Any, **options: Any) -> Schema:
-    return Schema({"a": NodeTable(a, "k", foreign={"b": "b"}, **options), "b": NodeTable(b, "k")})
+def two(a: Any, b: Any, **options: Any) -> TableSchema:
+    return TableSchema(
+        {"a": NodeTable(a, "k", foreign={"b": "b"}, **options), "b": NodeTable(b, "k")}
+    )

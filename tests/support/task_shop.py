@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aethergraph import HeteroGraph
-from aethergraph.convert import ForeignKey, NodeTable, Schema, tables
+from aethergraph.convert import ForeignKey, NodeTable, TableSchema, tables
 
 __all__ = ["DAY", "make_shop", "training_rows"]
 
@@ -28,7 +28,7 @@ def make_shop(folder: Path, orders: int = 400) -> HeteroGraph:
         "sku": [f"p{n}" for n in bought],
         "placed": DAY + rng.integers(0, 100, orders).astype("timedelta64[D]"),
     }
-    schema = Schema(
+    schema = TableSchema(
         {
             "user": NodeTable(users, key="id"),
             "product": NodeTable(products, key=("shop", "sku")),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph
-from aethergraph.convert import ForeignKey, InputError, NodeTable, Schema, tables
+from aethergraph.convert import ForeignKey, InputError, NodeTable, TableSchema, tables
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.tasks import LinkTask, TableTask
 from aethergraph.testing import check_no_leak
@@ -121,7 +121,7 @@ def test_the_zone_of_tables_goes_on(tmp_path: Path) -> None:
     """Times of tables have a zone: a live graph over them wants zones, and so does its base."""
     pandas = pytest.importorskip("pandas")
     at = pandas.to_datetime(["2024-01-01", "2024-01-02"]).tz_localize("UTC")
-    schema = Schema(
+    schema = TableSchema(
         {
             "user": NodeTable({"id": ["a", "b"]}, "id"),
             "order": NodeTable(

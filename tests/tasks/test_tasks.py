@@ -24,13 +24,14 @@ from aethergraph.convert import (
     InputError,
     LinkTable,
     NodeTable,
-    Schema,
+    TableSchema,
     convert,
     relbench_schema,
     tables,
 )
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
-from aethergraph.tasks import LinkTask, Splits, TableTask, relbench_task
+from aethergraph.tasks import LinkTask, TableTask, relbench_task
+from aethergraph.tasks.rows import Splits
 from aethergraph.testing import check_no_leak
 
 OPTIONS: dict[str, Any] = {
@@ -466,7 +467,7 @@ def test_a_hidden_column_is_found_as_a_value_of_edges(
 
     def graph_of(**more: Any) -> HeteroGraph:
         foreign = {"by": ForeignKey("users", "user_id", **more)}
-        schema = Schema(
+        schema = TableSchema(
             {
                 "users": NodeTable(frames["users"], key="id"),
                 "posts": NodeTable(posts, key="id", time="ts", foreign=foreign),
@@ -704,7 +705,7 @@ def zoned_shop(folder: Path, zone: str | None) -> HeteroGraph:
     placed = pd.to_datetime(["2024-02-29 20:00", "2024-03-01 02:00"]).tz_localize(zone)
     orders = pd.DataFrame({"id": [1, 2], "u": ["a", "a"], "t": placed})
     table = NodeTable(orders, key="id", time="t", foreign={"u": "u"})
-    tables(Schema({"u": NodeTable({"id": ["a"]}, key="id"), "o": table}), folder / "z.aeg")
+    tables(TableSchema({"u": NodeTable({"id": ["a"]}, key="id"), "o": table}), folder / "z.aeg")
     return HeteroGraph.load(folder / "z.aeg")
 
 

@@ -23,7 +23,7 @@ from support.foreign_graphs import (
 from aethergraph import Graph, as_graph
 from aethergraph.dgl import GraphStorage, NeighborSampler
 from aethergraph.dgl.graphbolt import SamplingGraph
-from aethergraph.dgl.testing import GraphLoadingContract
+from aethergraph.dgl.testing import GraphStorageContract
 from aethergraph.errors import InvalidArgumentError
 
 RNG = np.random.default_rng(5)
@@ -31,20 +31,20 @@ N, E = 80, 600
 SRC, DST = RNG.integers(0, N, E), RNG.integers(0, N, E)
 
 
-class TestArrays(OfArrays, GraphLoadingContract):
+class TestArrays(OfArrays, GraphStorageContract):
     pass
 
 
-class TestNoMoreThanTheAbstractType(OfTheAbstractType, GraphLoadingContract):
+class TestNoMoreThanTheAbstractType(OfTheAbstractType, GraphStorageContract):
     test_a_model_learns_from_every_loader = None  # type: ignore[assignment]  # as from arrays
 
 
-class TestTopologyInC(OfTopologyInC, GraphLoadingContract):
+class TestTopologyInC(OfTopologyInC, GraphStorageContract):
     test_a_model_learns_from_every_loader = None  # type: ignore[assignment]  # as from arrays
 
 
 def test_a_mutant_breaks_the_rules_about_edges() -> None:
-    assert set(rules_broken_by(OtherEdges, GraphLoadingContract)) >= {
+    assert set(rules_broken_by(OtherEdges, GraphStorageContract)) >= {
         "test_dgl_loaders_follow_its_edges",
         "test_graphbolt_follows_its_edges",
         "test_a_model_learns_from_every_loader",

@@ -20,8 +20,9 @@ from support.graphbolt import (
 
 from aethergraph import errors
 from aethergraph.dgl import GraphStorage
-from aethergraph.dgl.graphbolt import FeatureStore, SampledSubgraph, SamplingGraph
+from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
 from aethergraph.dgl.graphbolt.sampler import _order_by_appearance
+from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 
 
 @pytest.mark.parametrize(("style", "workers"), [("node_pairs", 0), ("seeds", 2)])

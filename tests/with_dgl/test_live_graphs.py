@@ -34,13 +34,13 @@ from aethergraph.dgl import (
     as_edge_prediction_sampler,
 )
 from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
-from aethergraph.dgl.testing import GraphLoadingContract, RowLoadingContract
+from aethergraph.dgl.testing import FeatureStorageContract, GraphStorageContract
 from aethergraph.errors import UnsupportedError
 
 NODES = 40
 
 
-class TestLoadingALiveGraph(GraphLoadingContract):
+class TestLoadingALiveGraph(GraphStorageContract):
     supports = {"edge_ids"}
     test_a_model_learns_from_every_loader = None  # type: ignore[assignment]  # as from any graph
 
@@ -48,7 +48,7 @@ class TestLoadingALiveGraph(GraphLoadingContract):
         return live_with_rows(num_nodes, src, dst)
 
 
-class TestLoadingASnapshot(GraphLoadingContract):
+class TestLoadingASnapshot(GraphStorageContract):
     supports = {"edge_ids"}
     test_a_model_learns_from_every_loader = None  # type: ignore[assignment]  # as from any graph
 
@@ -56,7 +56,7 @@ class TestLoadingASnapshot(GraphLoadingContract):
         return snapshot_with_rows(num_nodes, src, dst)
 
 
-class TestLiveRows(RowLoadingContract):
+class TestLiveRows(FeatureStorageContract):
     dtypes = ("float32", "int64")
 
     def make(self, rows: Any, dtype: str) -> Any:

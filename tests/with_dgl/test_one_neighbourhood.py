@@ -23,7 +23,8 @@ import aethergraph
 from aethergraph import Graph, HeteroGraph
 from aethergraph.dgl import GraphStorage, NeighborSampler
 from aethergraph.dgl.graphbolt import SamplingGraph
-from aethergraph.sampling import hash_ids, mix_key
+from aethergraph.sampling import mix_key
+from aethergraph.sampling.keys import hash_ids
 
 pytest.importorskip("torch_geometric")
 from torch_geometric.sampler import NodeSamplerInput

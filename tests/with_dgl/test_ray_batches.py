@@ -8,8 +8,8 @@ import pytest
 import torch
 from support.dgl import make_graph
 
+from aethergraph import SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading import SubgraphLoader
 from aethergraph.ray import collate_to_dgl
 from aethergraph.ray.rows import as_table
 

@@ -20,25 +20,25 @@ from support.row_sources import (
 from support.serving import Serving
 
 from aethergraph.dgl import FeatureStorage
-from aethergraph.dgl.graphbolt import Feature
-from aethergraph.dgl.testing import RowLoadingContract
+from aethergraph.dgl.graphbolt.features import Feature
+from aethergraph.dgl.testing import FeatureStorageContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.remote import open_source
 
 
-class TestOwnRows(OfOwnRows, RowLoadingContract):
+class TestOwnRows(OfOwnRows, FeatureStorageContract):
     pass
 
 
-class TestOwnRowsCached(OfCachedRows, RowLoadingContract):
+class TestOwnRowsCached(OfCachedRows, FeatureStorageContract):
     pass
 
 
-class TestLiveTable(OfLiveTable, RowLoadingContract):
+class TestLiveTable(OfLiveTable, FeatureStorageContract):
     pass
 
 
-class TestRowsOfAServer(Serving, RowLoadingContract):
+class TestRowsOfAServer(Serving, FeatureStorageContract):
     dtypes = ("float32", "bfloat16", "int64")
 
     def make(self, rows: Any, dtype: str) -> Any:
@@ -46,7 +46,7 @@ class TestRowsOfAServer(Serving, RowLoadingContract):
 
 
 def test_the_contract_finds_wrong_rows() -> None:
-    assert_wrong_rows_are_found(RowLoadingContract)
+    assert_wrong_rows_are_found(FeatureStorageContract)
 
 
 def test_features_are_made_of_a_source() -> None:

@@ -34,8 +34,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph.convert.readers.base import Field, InputError, PathLike, ProgressFn
 from aethergraph.errors import AetherError, CorruptFileError, FormatError, TruncatedFileError
-from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.graph import Graph
 
 __all__ = ["GlTable", "read_gd", "read_gl"]
 

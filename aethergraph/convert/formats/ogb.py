@@ -37,8 +37,9 @@ from aethergraph.convert.formats.untrusted import (
 )
 from aethergraph.convert.readers.base import InputError, PathLike
 from aethergraph.errors import InvalidArgumentError, MissingFileError
-from aethergraph.graph import EdgeType, Graph, HeteroGraph
 from aethergraph.graph.adjacency import Layout
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import EdgeType, HeteroGraph
 
 __all__ = ["read_ogb"]
 

@@ -28,7 +28,7 @@ from aethergraph.convert.reordering.sources import GraphInput
 from aethergraph.convert.reordering.writing import GraphSections, write_rows_file
 from aethergraph.convert.result import Clock, Stages, silent
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureTable
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.node_orders import ORDERS, Order

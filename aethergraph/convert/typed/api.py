@@ -16,7 +16,7 @@ from aethergraph.convert.result import Stages, silent
 from aethergraph.convert.typed.build import TablesResult, TypedBuild
 from aethergraph.convert.typed.check import TablesCheck
 from aethergraph.convert.typed.problems import TablesReport
-from aethergraph.convert.typed.schema import Schema, load_schema
+from aethergraph.convert.typed.schema import TableSchema
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.budget import Budget
 
@@ -24,7 +24,7 @@ __all__ = ["check_tables", "tables"]
 
 
 def tables(
-    schema: Schema | PathLike,
+    schema: TableSchema | PathLike,
     output: PathLike,
     *,
     layout: Literal["csc", "csr", "both"] = "csc",
@@ -77,7 +77,7 @@ def tables(
 
 
 def check_tables(
-    schema: Schema | PathLike,
+    schema: TableSchema | PathLike,
     *,
     memory_budget: int | str | None = None,
     stages: Stages | None = None,
@@ -103,10 +103,10 @@ def check_tables(
         return TablesCheck(schema, folder, memory, stages or silent).check()
 
 
-def _as_schema(schema: Schema | PathLike) -> Schema:
+def _as_schema(schema: TableSchema | PathLike) -> TableSchema:
     require_pyarrow()
     if isinstance(schema, (str, os.PathLike)):
-        schema = load_schema(schema)
-    if not isinstance(schema, Schema):
-        raise InvalidArgumentError(f"schema is a Schema or a TOML file, got {shown(schema)}")
+        schema = TableSchema.load(schema)
+    if not isinstance(schema, TableSchema):
+        raise InvalidArgumentError(f"schema is a TableSchema or a TOML file, got {shown(schema)}")
     return schema

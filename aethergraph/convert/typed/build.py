@@ -40,7 +40,7 @@ from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
 from aethergraph.convert.typed.problems import Problems
-from aethergraph.convert.typed.schema import EdgeSpec, NodeTable, Schema
+from aethergraph.convert.typed.schema import EdgeSpec, NodeTable, TableSchema
 from aethergraph.convert.typed.sections import (
     ENCODED,
     write_array,
@@ -66,7 +66,8 @@ from aethergraph.graph.beside import (
 from aethergraph.graph.column_files import ColumnFiles, columns_path
 from aethergraph.graph.id_files import IdFiles, ids_path
 from aethergraph.graph.typed_edges import EdgeType
-from aethergraph.ids import IdMap, KeyColumns
+from aethergraph.ids import IdMap
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 
@@ -116,7 +117,7 @@ class TypedBuild:
 
     def __init__(
         self,
-        schema: Schema,
+        schema: TableSchema,
         output: str,
         layout: Literal["csc", "csr", "both"],
         compress: bool,

@@ -24,10 +24,11 @@ from aethergraph.convert.typed.duplicates import find_duplicates, first_left_out
 from aethergraph.convert.typed.edges import EdgeColumns
 from aethergraph.convert.typed.joins import JoinedEnds
 from aethergraph.convert.typed.problems import AllProblems, TablesReport
-from aethergraph.convert.typed.schema import EdgeSpec, NodeTable, Schema
+from aethergraph.convert.typed.schema import EdgeSpec, NodeTable, TableSchema
 from aethergraph.convert.typed.sources import Batch, source_state
 from aethergraph.errors import AetherError
-from aethergraph.ids import IdMap, KeyColumns
+from aethergraph.ids import IdMap
+from aethergraph.ids.columns import KeyColumns
 
 __all__ = ["TablesCheck"]
 
@@ -42,7 +43,7 @@ class TablesCheck(TypedBuild):
         show: announces a stage, and returns its progress function.
     """
 
-    def __init__(self, schema: Schema, folder: str, memory: int, show: Stages) -> None:
+    def __init__(self, schema: TableSchema, folder: str, memory: int, show: Stages) -> None:
         output = os.path.join(folder, "check.aeg")
         super().__init__(schema, output, "csc", False, memory, 1, True, show, lambda text: None)
         self._problems: AllProblems = AllProblems()

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from aethergraph.convert.typed.columns import ColumnReader
 from aethergraph.convert.typed.sources import Batch, RowError, Table
-from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
+from aethergraph.ids import IdMap, IdMapBuilder
+from aethergraph.ids.columns import KeyColumns
 from aethergraph.storage.scratch import storage_error
 
 __all__ = ["find_duplicates", "first_left_out", "leave_out"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aethergraph._checks.options import as_flag, shown
-from aethergraph.convert.typed.schema import ForeignKey, NodeTable, Schema
+from aethergraph.convert.typed.schema import ForeignKey, NodeTable, TableSchema
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["relbench_schema"]
@@ -13,7 +13,7 @@ __all__ = ["relbench_schema"]
 _PARTS = ("df", "pkey_col", "fkey_col_to_pkey_table", "time_col")
 
 
-def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
+def relbench_schema(database: Any, *, exact: bool = True) -> TableSchema:
     """Return the schema of a RelBench database, for :func:`aethergraph.convert.tables`.
 
     The graph is that of ``torch_geometric.contrib.utils.from_relbench``: a row is a node, in the
@@ -51,7 +51,9 @@ def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
                     f"column {column!r} of table {name!r} refers to {to!r}, "
                     f"which is no table with a primary key"
                 )
-    return Schema({name: _nodes(table, exact) for name, table in tables.items()}, time_unit="s")
+    return TableSchema(
+        {name: _nodes(table, exact) for name, table in tables.items()}, time_unit="s"
+    )
 
 
 def _nodes(table: Any, exact: bool) -> NodeTable:

@@ -2,7 +2,7 @@
 
 As a file (TOML), and as the same objects in Python::
 
-    [nodes.user]                              Schema(
+    [nodes.user]                              TableSchema(
     from = "users.parquet"                        nodes={
     key = "id"                                        "user": NodeTable("users.parquet", key="id"),
                                                       "order": NodeTable(
@@ -43,8 +43,8 @@ from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids.columns import check_types
 
 __all__ = [
-    "Duplicates", "EdgeSpec", "ForeignKey", "LinkTable", "Missing", "NodeTable", "Nulls", "Schema",
-    "load_schema",
+    "Duplicates", "EdgeSpec", "ForeignKey", "LinkTable", "Missing", "NodeTable", "Nulls",
+    "TableSchema",
 ]  # fmt: skip
 
 #: What becomes of rows whose key comes more than once.
@@ -220,7 +220,7 @@ class EdgeSpec:
         return list(dict.fromkeys([*self.source_key, *self.destination_key, *self.value_columns]))
 
 
-class Schema:
+class TableSchema:
     """Checked schema of a typed graph.
 
     Args:
@@ -268,6 +268,35 @@ class Schema:
         for name, link in (links or {}).items():
             self._add_link(name, link)
         self._check_edges()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TableSchema:
+        """Read a schema from a TOML file; relative paths in it begin at its folder.
+
+        Raises:
+            MissingFileError, StorageError: it cannot be read.
+            InvalidArgumentError: it is no schema; names the part at fault.
+        """
+        name = as_file(path)
+        try:
+            with open_regular(name) as file:
+                data = file.read()
+        except FileNotFoundError as error:
+            raise MissingFileError(error.errno, f"{name}: no such file", name) from None
+        except OSError as error:
+            raise StorageError(error.errno or 5, f"{name}: {error.strerror}", name) from None
+        toml = _toml()
+        try:
+            content = toml.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
+            raise InvalidArgumentError(f"{name}: is not TOML{_advice(name)}: {error}") from None
+        try:
+            schema = _schema(content, os.path.dirname(os.path.abspath(name)))
+            schema.path = os.path.abspath(name)
+            return schema
+        except InvalidArgumentError as error:
+            error.args = (f"{name}: {error.args[0]}",)
+            raise
 
     def _add_foreign(self, name: str, relation: str, reference: ForeignKey | str) -> None:
         where = f"nodes.{name}.foreign.{relation}"
@@ -434,35 +463,6 @@ def _kept(
 # ---- TOML --------------------------------------------------------------------------------------
 
 
-def load_schema(path: str | os.PathLike[str]) -> Schema:
-    """Read a schema from a TOML file; relative paths in it begin at its folder.
-
-    Raises:
-        MissingFileError, StorageError: it cannot be read.
-        InvalidArgumentError: it is no schema; names the part at fault.
-    """
-    name = as_file(path)
-    try:
-        with open_regular(name) as file:
-            data = file.read()
-    except FileNotFoundError as error:
-        raise MissingFileError(error.errno, f"{name}: no such file", name) from None
-    except OSError as error:
-        raise StorageError(error.errno or 5, f"{name}: {error.strerror}", name) from None
-    toml = _toml()
-    try:
-        content = toml.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise InvalidArgumentError(f"{name}: is not TOML{_advice(name)}: {error}") from None
-    try:
-        schema = _schema(content, os.path.dirname(os.path.abspath(name)))
-        schema.path = os.path.abspath(name)
-        return schema
-    except InvalidArgumentError as error:
-        error.args = (f"{name}: {error.args[0]}",)
-        raise
-
-
 def _advice(name: str) -> str:
     """Return which file is wanted, for one that is often given in its place."""
     if not name.lower().endswith((".yaml", ".yml")):
@@ -490,7 +490,7 @@ def _toml() -> Any:
     return tomllib
 
 
-def _schema(content: dict[str, Any], folder: str) -> Schema:
+def _schema(content: dict[str, Any], folder: str) -> TableSchema:
     known = {"nodes", "links", "reverse", "time_unit"}
     _refuse_unknown(content, known, "the schema")
     nodes, links = content.get("nodes", {}), content.get("links", {})
@@ -499,7 +499,7 @@ def _schema(content: dict[str, Any], folder: str) -> Schema:
             isinstance(entry, dict) for entry in entries.values()
         ):
             raise InvalidArgumentError(f"{section} are tables, [{section}.NAME]")
-    return Schema(
+    return TableSchema(
         {name: _node_table(f"nodes.{name}", name, entry) for name, entry in nodes.items()},
         {name: _link_table(f"links.{name}", name, entry) for name, entry in links.items()},
         reverse=content.get("reverse", True),

@@ -13,10 +13,3 @@
 The process that made a graph writes to it, so it is training that moves to another one. That
 unpickles the graph, which brings no data along: both processes have the same memory.
 """
-
-from __future__ import annotations
-
-from aethergraph.demo.live.main import run_live_demo
-from aethergraph.demo.live.options import LiveOptions
-
-__all__ = ["LiveOptions", "run_live_demo"]

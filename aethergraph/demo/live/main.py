@@ -25,7 +25,7 @@ from aethergraph.demo.live.report import LiveReport, Moment, Round, save_json, s
 from aethergraph.demo.live.stream import Stream, make_graph
 from aethergraph.demo.main import require
 from aethergraph.demo.runs import RunFailed, failure
-from aethergraph.dynamic import DynamicGraph
+from aethergraph.dynamic.graph import DynamicGraph
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.scratch import storage_error
 

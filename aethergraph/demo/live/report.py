@@ -13,7 +13,7 @@ import numpy as np
 from aethergraph._checks.optional import how_to_get
 from aethergraph.demo.live.options import LiveOptions
 from aethergraph.demo.live.stream import Stream
-from aethergraph.dynamic import DynamicGraph
+from aethergraph.dynamic.graph import DynamicGraph
 
 __all__ = ["LiveReport", "Moment", "Round", "save_json", "save_plot"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.demo.live.options import LiveOptions
-from aethergraph.dynamic import DynamicGraph
+from aethergraph.dynamic.graph import DynamicGraph
 
 __all__ = ["Stream", "make_graph"]
 

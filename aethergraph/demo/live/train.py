@@ -18,7 +18,7 @@ import numpy as np
 
 from aethergraph.demo.live.options import LiveOptions
 from aethergraph.demo.train import make_graphsage
-from aethergraph.dynamic import DynamicGraph
+from aethergraph.dynamic.graph import DynamicGraph
 
 __all__ = ["main"]
 

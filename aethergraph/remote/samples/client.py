@@ -33,12 +33,12 @@ class ServedSample:
     """Sample with its rows, as a server answered it.
 
     Attributes:
-        subgraph: a :class:`aethergraph.Subgraph`; of typed graphs a
-            :class:`aethergraph.HeteroSubgraph`.
+        subgraph: a :class:`~aethergraph.sampling.subgraph.Subgraph`; of typed graphs a
+            :class:`~aethergraph.sampling.hetero.HeteroSubgraph`.
         seeds: the seeds, int64 [n]; of typed graphs by node type.
         key: the key that was drawn with.
         commit: number of the commit that was drawn from: that in the log of a live graph in a
-            directory (:attr:`aethergraph.dynamic.Snapshot.lsn`), 0 before the first one; 0, too, if
+            directory (``Snapshot.lsn``), 0 before the first one; 0, too, if
             the graph does not change.
         node_attrs: rows by name, one for each of ``subgraph.node``; of typed graphs by node type.
         edge_attrs: rows by name, one for each of ``subgraph.edge``; of typed graphs by edge type.

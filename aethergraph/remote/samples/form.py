@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import FormatError, LimitError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
-from aethergraph.sampling import HeteroSubgraph, Subgraph
+from aethergraph.sampling.hetero import HeteroSubgraph
+from aethergraph.sampling.subgraph import Subgraph
 
 __all__ = ["AnySubgraph", "Content", "Field", "Form", "Rows", "structure"]
 

@@ -14,9 +14,10 @@ from aethergraph._checks.optional import load_toml
 from aethergraph._checks.options import as_list, is_name, shown
 from aethergraph._checks.regular import open_regular
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
-from aethergraph.graph import EdgeType
+from aethergraph.graph.hetero import EdgeType
 from aethergraph.protocols import AnyGraph, HeterogeneousGraph
-from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
+from aethergraph.sampling.hetero import HeteroNeighborSampler
+from aethergraph.sampling.neighbor import NeighborSampler
 
 __all__ = ["AnySampler", "SamplePlan"]
 

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from aethergraph import _native as native
-from aethergraph.dynamic import History
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.history import History
 from aethergraph.errors import AetherError, FileChangedError, OutOfRangeError
 from aethergraph.protocols import AnyGraph
 from aethergraph.remote.commits import commit_number, open_any, saved_commit

@@ -15,21 +15,16 @@ Runs with DGL 2.1, and is written for later ones too; see ``docs/dgl.md``.
 """
 
 from aethergraph.dgl.graphbolt.export import save_ondisk_dataset
-from aethergraph.dgl.graphbolt.features import EdgeFeature, Feature, FeatureStore
+from aethergraph.dgl.graphbolt.features import FeatureStore
 from aethergraph.dgl.graphbolt.files import from_fused_csc, load_ondisk_dataset, to_fused_csc
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.graphbolt.sampler import NeighborSampler
-from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
-from aethergraph.dgl.graphbolt.tasks import Tasks, load_ondisk_tasks
+from aethergraph.dgl.graphbolt.tasks import load_ondisk_tasks
 
 __all__ = [
-    "EdgeFeature",
-    "Feature",
     "FeatureStore",
     "NeighborSampler",
-    "SampledSubgraph",
     "SamplingGraph",
-    "Tasks",
     "from_fused_csc",
     "load_ondisk_dataset",
     "load_ondisk_tasks",

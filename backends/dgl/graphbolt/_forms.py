@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph import _native as native
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
 
 __all__ = [
     "destination_type",

@@ -29,7 +29,7 @@ from aethergraph.storage.scratch import storage_error
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["COPY", "FLAT", "save_ondisk_dataset"]

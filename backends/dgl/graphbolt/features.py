@@ -25,7 +25,7 @@ from aethergraph.dgl._schema import EdgeNumbers, Schema
 from aethergraph.dgl.features import BUFFERS, Fetch
 from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.features import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.features.rows import as_tensor
 from aethergraph.protocols import AnyGraph, FeatureSource
 

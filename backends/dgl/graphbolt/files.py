@@ -34,15 +34,16 @@ from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureTable
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.graph import EdgeType
     from aethergraph.graph.adjacency import Layout
+    from aethergraph.graph.hetero import EdgeType
     from aethergraph.protocols import RowSource
 
 __all__ = ["from_fused_csc", "load_ondisk_dataset", "to_fused_csc"]

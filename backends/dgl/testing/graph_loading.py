@@ -16,17 +16,17 @@ from aethergraph.dgl.storage import GraphStorage
 from aethergraph.testing.graph_loading import GraphLoadingRules, LabelledGraph
 from aethergraph.testing.rules import equal, given, require
 
-__all__ = ["GraphLoadingContract"]
+__all__ = ["GraphStorageContract"]
 
 _BATCH, _EPOCHS = 40, 12
 
 
-class GraphLoadingContract(GraphLoadingRules):
+class GraphStorageContract(GraphLoadingRules):
     """Rules about a graph in batches of DGL.
 
     Put beside the contract of the graph itself, whose ``make`` and ``supports`` it shares::
 
-        class TestMyGraph(AdjacencyContract, GraphLoadingContract):
+        class TestMyGraph(AdjacencyContract, GraphStorageContract):
             def make(self, num_nodes, src, dst):
                 return MyGraph(...)
     """

@@ -19,17 +19,17 @@ from aethergraph.testing.loading import Attributed, LoadingRules
 from aethergraph.testing.rules import equal, given, require
 from dgl.dataloading import DataLoader
 
-__all__ = ["RowLoadingContract"]
+__all__ = ["FeatureStorageContract"]
 
 _BATCHES = 4
 
 
-class RowLoadingContract(LoadingRules):
+class FeatureStorageContract(LoadingRules):
     """Rules about a :class:`aethergraph.protocols.FeatureSource` in batches of DGL.
 
     Put beside the contract of the source itself, whose ``make`` and ``dtypes`` it shares::
 
-        class TestMyRows(FeatureSourceContract, RowLoadingContract):
+        class TestMyRows(FeatureSourceContract, FeatureStorageContract):
             def make(self, rows, dtype):
                 return MyRows(rows)
     """

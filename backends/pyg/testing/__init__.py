@@ -5,14 +5,14 @@ Used like the contracts of :mod:`aethergraph.testing`; see ``docs/testing.md``.
 
 from aethergraph.pyg.testing.graph_loading import GraphLoadingContract
 from aethergraph.pyg.testing.loading import RowLoadingContract
-from aethergraph.pyg.testing.samplers import HeteroSamplerContract, SamplerContract
+from aethergraph.pyg.testing.samplers import BaseSamplerContract, HeteroBaseSamplerContract
 from aethergraph.pyg.testing.stores import FeatureStoreContract, GraphStoreContract
 
 __all__ = [
     "FeatureStoreContract",
     "GraphLoadingContract",
     "GraphStoreContract",
-    "HeteroSamplerContract",
+    "HeteroBaseSamplerContract",
     "RowLoadingContract",
-    "SamplerContract",
+    "BaseSamplerContract",
 ]

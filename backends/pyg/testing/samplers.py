@@ -9,20 +9,21 @@ import numpy as np
 from torch import Tensor
 
 from aethergraph import testing as core
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph.graph import Graph
+from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.pyg.testing.links import LinkRules
 from aethergraph.testing.sample_rules import Instance
 from aethergraph.testing.structure import KIND, NODE, EdgeType
 
-__all__ = ["HeteroSamplerContract", "SamplerContract"]
+__all__ = ["HeteroBaseSamplerContract", "BaseSamplerContract"]
 
 
-class SamplerContract(LinkRules):
+class BaseSamplerContract(LinkRules):
     """Rules of ``torch_geometric.sampler.BaseSampler`` over one node type.
 
     ::
 
-        class TestMySampler(SamplerContract):
+        class TestMySampler(BaseSamplerContract):
             supports = {"replace", "links"}
 
             def make(self, graph, num_neighbors, **options):
@@ -79,10 +80,10 @@ class SamplerContract(LinkRules):
         return batch
 
 
-class HeteroSamplerContract(LinkRules):
+class HeteroBaseSamplerContract(LinkRules):
     """Rules of ``torch_geometric.sampler.BaseSampler`` over typed graphs.
 
-    Used like :class:`SamplerContract`, with an :class:`aethergraph.HeteroGraph` and a dict of
+    Used like :class:`BaseSamplerContract`, with an :class:`aethergraph.HeteroGraph` and a dict of
     fanouts by edge type, and without ``"bidirectional"``.
     """
 
