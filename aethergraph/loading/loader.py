@@ -128,10 +128,9 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         seed_time: with a ``sampler`` that goes by time, the latest time that each of ``seeds`` may
             see, of a typed graph by node type; it is passed on as ``seed_time``. None: the
             sampler's own default.
-        snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
-            drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
-        order: the share of this process among several, or seeds of few partitions in each batch:
-            :class:`Order`. None: all batches come, in one order.
+        order: the share of this process among several, seeds of few partitions in each batch, or,
+            of a graph that changes, one commit for each epoch: :class:`Order`. None: all batches
+            come, in one order.
         stages: functions of yours in the pipeline: ``{"draw": f}``: ``f(subgraph)`` returns the
             sample whose rows are fetched, a new ``Subgraph`` (``dataclasses.replace``), with the
             seeds still first; it is checked. ``{"fetch": f}``: ``f(batch)`` returns what comes out.
@@ -164,7 +163,6 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         buffers: BufferPool | None = None,
         sampler: Any = None,
         seed_time: ArrayLike | Mapping[str, ArrayLike] | None = None,
-        snapshot: Literal["batch", "epoch"] = "batch",
         order: Order | None = None,
         stages: Stages | None = None,
     ) -> None:
@@ -181,7 +179,6 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             raise InvalidArgumentError("seed_time needs a sampler with time_attr")
         self._schema = Schema(graph)
         self._seeds = Seeds(self._schema, seeds, seed_time)
-        self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
         self.batch_size = int(batch_size)
         self.shuffle = as_flag(shuffle, "shuffle")
         self.drop_last = as_flag(drop_last, "drop_last")
@@ -196,6 +193,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self._node_columns = node_columns(self._schema, node_attrs, feature_source)
         self._edge_columns = edge_columns(self._schema, edge_attrs)
         self.order = order = as_order(order)
+        self.snapshot = order.snapshot
         self._own_share = order.share()
         self._batches = Batches(
             len(self._seeds), self.batch_size, self.shuffle, self.drop_last, order.partitions,

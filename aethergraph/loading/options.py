@@ -8,7 +8,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.aligned import run_length
 from aethergraph.loading.shares import LastRound, RankShare
@@ -63,7 +63,7 @@ class Ahead:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Which batches of an epoch come, and of which seeds: ``SubgraphLoader(.., order=Order(..))``.
+    """Which batches of an epoch come, and of what: ``SubgraphLoader(.., order=Order(..))``.
 
     Attributes:
         rank: number of this process among those that train together; None: that of
@@ -79,6 +79,8 @@ class Order:
             ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
             their neighbourhoods overlap. It needs ``shuffle``.
         mix: see ``partitions``.
+        snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
+            drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
 
     Raises:
         InvalidArgumentError: not such values; a rank outside ``0 .. world_size - 1``, or without a
@@ -90,11 +92,13 @@ class Order:
     last_round: LastRound = "repeat"
     partitions: ArrayLike | None = None
     mix: int = 8
+    snapshot: Literal["batch", "epoch"] = "batch"
 
     def __post_init__(self) -> None:
         """Check the numbers; partitions are checked beside the seeds."""
         self.share()
         run_length(1, self.mix)
+        as_choice(self.snapshot, ("batch", "epoch"), "snapshot")
 
     def share(self) -> RankShare:
         """Return the share of this process, which is known when the first epoch begins."""

@@ -103,13 +103,13 @@ def _check_commit(was: tuple[str, Any], now: tuple[str, str | None]) -> None:
     if was[0] != now[0]:
         raise InvalidArgumentError(
             f"the state is of an epoch of commit {was[0]} of the graph, which is at {now[0]}: "
-            "snapshot='epoch' goes on at the same commit only; take states between epochs"
+            "Order(snapshot='epoch') goes on at the same commit only; take states between epochs"
         )
     if now[1] is not None and was[1] != now[1]:
         raise InvalidArgumentError(
             f"the state is of an epoch of commit {shown(was[1])} of a graph in memory, this one "
-            f"is at {now[1]!r}: snapshot='epoch' goes on at the same commit of the same graph "
-            "only; take states between epochs, or keep the graph in a directory"
+            f"is at {now[1]!r}: Order(snapshot='epoch') goes on at the same commit of the same "
+            "graph only; take states between epochs, or keep the graph in a directory"
         )
 
 

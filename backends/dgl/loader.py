@@ -57,7 +57,8 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         seed: fixed number that decides order and draws (those of a sampler without a ``seed`` of
             its own); None: numpy's generator orders the seeds, as in DGL.
         order: the share of this process among several, or seeds of few partitions in each batch:
-            :class:`aethergraph.loading.Order`; ``seed`` is then 0 if none is given.
+            :class:`aethergraph.loading.Order`; ``seed`` is then 0 if none is given. Its
+            ``snapshot="epoch"`` is refused: a loader over a snapshot has one commit.
 
     Raises:
         InvalidArgumentError: invalid arguments; ``seed`` beside ``use_ddp``,
@@ -86,6 +87,11 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         source: Any = indices
         sampler = graph_sampler
         self.order = as_order(order)
+        if self.order.snapshot == "epoch":
+            raise UnsupportedError(
+                "order.snapshot = 'epoch': DGL's loader looks the graph up for each batch; make "
+                "one for each epoch, over GraphStorage(graph.snapshot())"
+            )
         self._own_share = self.order.share()
         self.seed = check_seed(seed)
         is_shared = self._share.world_size > 1 or self._own_share.is_open

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph._checks.options import as_flag
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import HeterogeneousGraph
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from aethergraph.graph.hetero import EdgeType
     from aethergraph.graph.schema import Schema
 
-__all__ = ["Links", "link_type"]
+__all__ = ["Links", "link_type", "split_negatives"]
 
 
 def link_type(
@@ -52,6 +54,15 @@ def link_type(
             f"{option} of type {kind!r}: it is one of {', '.join(map(repr, matches))}; name one"
         )
     return matches[0] if matches else (names[0], "to", names[1])
+
+
+def split_negatives(neg_sampling: Any) -> tuple[Any, bool]:
+    """Return what PyG takes as ``neg_sampling``, and whether no negative may be an edge."""
+    if not isinstance(neg_sampling, Mapping):
+        return neg_sampling, False
+    arguments = dict(neg_sampling)
+    careful = arguments.pop("true_negatives", False)
+    return arguments, as_flag(careful, "neg_sampling: true_negatives")
 
 
 class Links:

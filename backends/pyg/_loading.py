@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
-from aethergraph._checks.options import as_choice, as_flag
+from aethergraph._checks.options import as_flag
 from aethergraph._native.live_reading import held_snapshots
 from aethergraph._parallel.prefetch import PrefetchIterator, call_in_epoch
 from aethergraph._torch.iteration import next_iteration_key
@@ -140,9 +140,7 @@ class LoaderMixin(OrderMixin, Profiled):
         seed: int | None,
         ahead: Ahead,
         names: Names | None = None,
-        snapshot: str = "batch",
     ) -> None:
-        self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
         self._current = Current()
         self._counted = counted_types(data, store)
         self._like = empty_copy(data)
@@ -215,7 +213,7 @@ class LoaderMixin(OrderMixin, Profiled):
             if self.persistent_workers:
                 raise InvalidArgumentError(
                     "snapshot='epoch' with persistent_workers: workers would keep the commit of "
-                    "the first epoch; take persistent_workers=False or snapshot='batch'"
+                    "the first epoch; take persistent_workers=False or Order(snapshot='batch')"
                 )
             return graph.pinned()
         if self.num_workers and not self.filter_per_worker:
@@ -342,7 +340,8 @@ class LoaderMixin(OrderMixin, Profiled):
             raise InvalidArgumentError(
                 "transform_sampler_output with workers and filter_per_worker=False: this process "
                 "would fetch rows of a graph that changes later than the workers draw the edges; "
-                "take filter_per_worker=True, snapshot='epoch', or a snapshot of the graph"
+                "take filter_per_worker=True, order=Order(snapshot='epoch'), or a snapshot of the "
+                "graph"
             )
 
     def _sample_staged(self, index: Any, key: int | None) -> Any:

@@ -60,6 +60,7 @@ class OrderMixin(Resumable):
         """
         self.order = chosen = as_order(order)
         self._own_share = chosen.share()
+        self.snapshot = chosen.snapshot
         samplers = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:
             samplers.append("batch_size=None")

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch_geometric.loader as pyg_loader
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.feature_sources import FeatureSources
 from aethergraph.loading.options import Ahead, Order
 from aethergraph.pyg._batch import choose_names
@@ -24,6 +25,7 @@ from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
 from aethergraph.pyg._feature_sources import with_feature_source
 from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import seed_labels, seed_links, seed_nodes, seed_times
+from aethergraph.pyg._links import split_negatives
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, ahead_of
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._typed_seeds import TypedSeeds
@@ -96,17 +98,17 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         directed: as in PyG.
         filter_per_worker: with workers, fetch features there (default) or in the main process. Of
             a graph that changes workers fetch the rows either way, at the commit of the edges,
-            unless ``snapshot="epoch"`` lets both processes read the same commit. In the main
+            unless ``Order(snapshot="epoch")`` lets both processes read the same commit. In the main
             process rows of stores of other makers, and beside tensors that require grad, are those
             of now.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
             With a seed of its own, and none of the loader, it draws by that: alike in every epoch,
             unless its ``set_epoch`` is called. Or a function from the seeds of a batch, an int64
             tensor [n] of global ids (for a typed graph ``{node type: ids}``), to a sample: a
-            :class:`aethergraph.Subgraph` or ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or
-            ``HeteroSamplerOutput``, whose nodes begin with the seeds, and whose edge ids are those
-            of the graph store. It is called in the thread that iterates, or in the workers; nothing
-            is sampled ahead of it.
+            :class:`~aethergraph.sampling.subgraph.Subgraph` or ``HeteroSubgraph``, or PyG's
+            ``SamplerOutput`` or ``HeteroSamplerOutput``, whose nodes begin with the seeds, and
+            whose edge ids are those of the graph store. It is called in the thread that iterates,
+            or in the workers; nothing is sampled ahead of it.
         seed: fixed number to draw from, with the number of the epoch, instead of from torch's
             generator.
         ahead: how far batches are made ahead with ``num_workers=0``, and by how many threads: a
@@ -120,10 +122,11 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
             the names select tensors of every type. ``edge_attrs=()`` leaves out weights and times
             that only the sampler needs.
-        order: the share of this process among several, or seeds of few partitions in each batch:
-            :class:`aethergraph.loading.Order`. With a ``world_size`` or ``partitions``, order and
-            draws are those of ``seed`` and the number of the epoch; ``seed`` is then 0 if none is
-            given. None: as in PyG, all ``input_nodes`` come, also in each of several processes.
+        order: the share of this process among several, seeds of few partitions in each batch, or
+            one commit for each epoch: :class:`aethergraph.loading.Order`. With a ``world_size`` or
+            ``partitions``, order and draws are those of ``seed`` and the number of the epoch;
+            ``seed`` is then 0 if none is given. None: as in PyG, all ``input_nodes`` come, also in
+            each of several processes.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
@@ -132,7 +135,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             weights (see the sampler); ``input_time`` where the graph has no times of its own, or
             has times of nodes and of edges, and ``time_attr`` does not say which; a
             ``neighbor_sampler`` that is neither a sampler nor a function, or that returns no
-            sample; when an epoch begins, of a graph that changes: ``snapshot="epoch"`` with
+            sample; when an epoch begins, of a graph that changes: ``Order(snapshot="epoch")`` with
             persistent workers, or ``transform_sampler_output`` in the main process of batches that
             workers draw from commits of their own.
         OutOfRangeError: a seed that is no node; names position and value.
@@ -166,7 +169,6 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         num_threads: int = 1,
         ahead: Ahead | int = 2,
         feature_source: FeatureSources | None = None,
-        snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
         order: Order | None = None,
@@ -200,7 +202,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         elif isinstance(sampler, NeighborSampler):
             time_attr = sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names, snapshot)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names)
         self._set_order(kwargs, order)
         typed, times = None, None
         if isinstance(input_nodes, Mapping):
@@ -254,17 +256,18 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             has times, as in PyG. It comes back as ``edge_label_time``, negatives included, or
             for triplets as ``seed_time``.
         neg_sampling: PyG's ``NegativeSampling``, its mode, or its arguments as a dict or tuple.
+            ``{"mode": "binary", "true_negatives": True}``: no negative link is an edge of the
+            graph.
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, exclude_edges, seed, num_threads, ahead,
-            feature_source, snapshot, node_attrs, edge_attrs, order, **kwargs: as in
+            feature_source, node_attrs, edge_attrs, order, **kwargs: as in
             :class:`NeighborLoader`; partitions of an ``order`` are those of the seed links.
         neighbor_sampler: a ready sampler with ``sample_from_edges``; its seed counts as in
             :class:`NeighborLoader`.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
             out of its edges; see the samplers.
-        true_negatives: draw no negative link that is an edge of the graph.
 
     Raises:
         InvalidArgumentError: links, labels or times of a wrong dtype or shape; invalid times or
@@ -301,12 +304,10 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         window: float | int | None = None,
         exclude_edges: Any = None,
         exclude: Any = None,
-        true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
         ahead: Ahead | int = 2,
         feature_source: FeatureSources | None = None,
-        snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
         order: Order | None = None,
@@ -314,6 +315,12 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
     ) -> None:
         stores = with_feature_source(as_stores(data), feature_source)
         sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
+        neg_sampling, true_negatives = split_negatives(neg_sampling)
+        if true_negatives and sampler is not None:
+            raise InvalidArgumentError(
+                "neg_sampling: true_negatives is the sampler's, which is given: make it with "
+                "true_negatives=True"
+            )
         if sampler is None:
             weight_attr = own_weight_attr(weight_attr, weighted)
             time_attr = own_time_attr(
@@ -341,7 +348,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         elif isinstance(sampler, NeighborSampler):
             time_attr = None if edge_label_time is None else sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names, snapshot)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names)
         self._set_order(kwargs, order)
         kind, links = seed_links(edge_label_index, sampler, stores)
         labels = seed_labels(edge_label, links)

@@ -11,7 +11,7 @@ from support.live import Writer
 from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, FeatureTable, SubgraphLoader
-from aethergraph.loading import Ahead
+from aethergraph.loading import Ahead, Order
 
 
 def live(nodes: int = 30, **options: Any) -> DynamicGraph:
@@ -65,8 +65,8 @@ def test_rows_are_of_the_commit_of_the_edges(tmp_path: Path, plan: int, snapshot
     graph, seeds = live(60), np.arange(40)
     graph.insert_edges(np.full(40, 40), seeds)
     loader = SubgraphLoader(
-        graph, [-1], seeds, batch_size=4, snapshot=snapshot, feature_source=source,
-        ahead=Ahead(plan=plan),
+        graph, [-1], seeds, batch_size=4, feature_source=source, ahead=Ahead(plan=plan),
+        order=Order(snapshot=snapshot),
     )  # fmt: skip
     for number, batch in enumerate(loader):
         assert batch.x is not None

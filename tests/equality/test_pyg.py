@@ -205,10 +205,10 @@ PLAIN: dict[str, Configuration] = {
         neg_sampling=NegativeSampling("triplet", 2, **dst_weight(torch.arange(COUNTS[NODE]) % 5.0))
     ),
     "links, triplets": around_links(neg_sampling="triplet"),
-    "links, true negatives": around_links(neg_sampling="triplet", true_negatives=True),
+    "links, true negatives": around_links(neg_sampling={"mode": "triplet", "true_negatives": True}),
     "links, hidden": around_links(exclude="self"),
     "links, hidden both ways": around_links(
-        exclude="reverse", neg_sampling="binary", true_negatives=True
+        exclude="reverse", neg_sampling={"mode": "binary", "true_negatives": True}
     ),
     "links, weighted": around_links(**WEIGHTED, exclude="self"),
     "links in time": around_links(**LINKS_IN_TIME),
@@ -284,7 +284,7 @@ TYPED: dict[str, Configuration] = {
     "workers": around_posts(**WORKERS),
     "links": around_votes(),
     "links, negatives": around_votes(neg_sampling="binary", disjoint=True),
-    "links, triplets": around_votes(neg_sampling="triplet", true_negatives=True),
+    "links, triplets": around_votes(neg_sampling={"mode": "triplet", "true_negatives": True}),
     "links, hidden": around_votes(exclude="self"),
     "links, hidden both ways": around_votes(exclude="reverse", neg_sampling="binary"),
     "links, weighted": around_votes(**WEIGHTED),

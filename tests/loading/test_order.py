@@ -270,6 +270,8 @@ def test_bad_partitions_are_refused_before_work_begins() -> None:
         SubgraphLoader(graph, [2], order=Order(partitions=np.zeros(49, np.int64)), shuffle=True)
     with pytest.raises(InvalidArgumentError, match="shuffle=True"):
         SubgraphLoader(graph, [2], order=Order(partitions=np.zeros(50, np.int64)))
+    with pytest.raises(InvalidArgumentError, match="snapshot = 'day'"):
+        Order(snapshot="day")  # type: ignore[arg-type]
 
 
 def test_a_loader_takes_its_batches_from_partitions() -> None:

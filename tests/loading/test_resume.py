@@ -255,7 +255,7 @@ def test_live_graphs_are_told_by_directory_and_commit(tmp_path: Path) -> None:
 def test_an_epoch_of_one_commit_goes_on_at_that_commit_only(tmp_path: Path) -> None:
     with DynamicGraph.open(tmp_path / "a.aegd", COUNT) as live:
         live.insert_edges(np.arange(COUNT - 1), np.arange(1, COUNT))
-        loader = make_loader(live, snapshot="epoch")
+        loader = make_loader(live, order=Order(snapshot="epoch"))
         batches = iter(loader)
         next(batches)
         state, old = loader.state_dict(), live.snapshot()
@@ -265,7 +265,7 @@ def test_an_epoch_of_one_commit_goes_on_at_that_commit_only(tmp_path: Path) -> N
         list(loader.batches_at(0, [3]))  # of the last commit
         assert loader.state_dict() == state
         with live.reading(old):
-            other = make_loader(live, snapshot="epoch")
+            other = make_loader(live, order=Order(snapshot="epoch"))
             other.load_state_dict(state)
             assert len(list(islice(other, 2))) == 2
             assert other.state_dict()["graph"] == state["graph"]
@@ -278,14 +278,14 @@ def test_a_commit_in_memory_is_one_of_its_graph_only() -> None:
         return live
 
     live = make()
-    loader = make_loader(live, snapshot="epoch")
+    loader = make_loader(live, order=Order(snapshot="epoch"))
     list(islice(loader, 2))
     state = loader.state_dict()
-    other = make_loader(live, snapshot="epoch")
+    other = make_loader(live, order=Order(snapshot="epoch"))
     other.load_state_dict(state)
-    assert_same(list(other), list(make_loader(live, snapshot="epoch"))[2:])
+    assert_same(list(other), list(make_loader(live, order=Order(snapshot="epoch")))[2:])
     with pytest.raises(InvalidArgumentError, match="commit of the same graph only"):
-        make_loader(make(), snapshot="epoch").load_state_dict(state)
+        make_loader(make(), order=Order(snapshot="epoch")).load_state_dict(state)
     live.insert_edges([1], [3])
     with pytest.raises(InvalidArgumentError, match="of a graph in memory, this one is at"):
         other.load_state_dict(state)

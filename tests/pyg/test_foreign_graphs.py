@@ -151,7 +151,7 @@ def test_negative_links_are_no_edges() -> None:
     graph = as_graph(InC(N, SRC, DST))
     edges = set(zip(SRC.tolist(), DST.tolist(), strict=True))
     loader = LinkNeighborLoader(
-        graph, [2], neg_sampling="binary", true_negatives=True, batch_size=200
+        graph, [2], neg_sampling={"mode": "binary", "true_negatives": True}, batch_size=200
     )
     for batch in loader:
         links = batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].T.tolist()

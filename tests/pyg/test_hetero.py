@@ -139,8 +139,8 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
             **options,
         )  # fmt: skip
         links = LinkNeighborLoader(
-            graph, [4, 3], VOTES, neg_sampling="binary", exclude="reverse", true_negatives=True,
-            batch_size=400, **options,
+            graph, [4, 3], VOTES, neg_sampling={"mode": "binary", "true_negatives": True},
+            exclude="reverse", batch_size=400, **options,
         )  # fmt: skip
         assert links._can_prefetch() == (options.get("ahead") != 0)
         return [*nodes, *links]

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 from aethergraph import Graph, HeteroGraph, errors
-from aethergraph.pyg import HeteroNeighborSampler, NeighborSampler
+from aethergraph.pyg import HeteroNeighborSampler, LinkNeighborLoader, NeighborSampler
 
 pytestmark = pytest.mark.pyg
 
@@ -177,6 +177,21 @@ def test_a_node_with_an_edge_to_all_others_is_named() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"nearly all pairs .*have an edge; take"):
         NeighborSampler(every, [1], true_negatives=True).sample_from_edges(
             link_input([2], [1]), NegativeSampling("binary")
+        )
+
+
+def test_true_negatives_of_a_loader() -> None:
+    graph = Graph.from_edges(10, *np.divmod(np.delete(np.arange(100), 37), 10))
+    asked = {"mode": "binary", "true_negatives": True}
+    for batch in LinkNeighborLoader(graph, [1], neg_sampling=asked, batch_size=9):
+        pairs = batch.n_id[batch.edge_label_index]
+        assert set(map(tuple, pairs[:, 9:].t().tolist())) == {(3, 7)}
+    assert asked == {"mode": "binary", "true_negatives": True}
+    with pytest.raises(errors.InvalidArgumentError, match="neg_sampling: true_negatives must"):
+        LinkNeighborLoader(graph, [1], neg_sampling={**asked, "true_negatives": 2})
+    with pytest.raises(errors.InvalidArgumentError, match="true_negatives is the sampler's"):
+        LinkNeighborLoader(
+            graph, [1], neg_sampling=asked, neighbor_sampler=NeighborSampler(graph, [1])
         )
 
 

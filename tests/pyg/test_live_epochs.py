@@ -13,13 +13,14 @@ from torch_geometric.loader import NodeLoader
 
 from aethergraph import DynamicGraph, FeatureTable
 from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError, UnsupportedError
-from aethergraph.loading import Ahead
+from aethergraph.loading import Ahead, Order
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
+    ShaDowKHopSampler,
 )
 
 pytestmark = pytest.mark.pyg
@@ -37,7 +38,7 @@ def live(**options: Any) -> DynamicGraph:
 def test_workers_read_on_when_nobody_holds_the_loader(kind: str) -> None:
     graph = live()
     data: Any = graph.snapshot() if kind == "snapshot" else graph
-    options: dict[str, Any] = {} if kind == "snapshot" else {"snapshot": kind}
+    options: dict[str, Any] = {} if kind == "snapshot" else {"order": Order(snapshot=kind)}
     batches = iter(NeighborLoader(data, [2], batch_size=10, num_workers=1, **options))
     del data
     for number in range(50):  # what only the snapshot has would be reused
@@ -73,7 +74,7 @@ def rows_seen(batches: Any) -> set[float]:
 @pytest.mark.parametrize("options", HERE)
 def test_every_iterator_has_a_commit_of_its_own(options: dict[str, Any]) -> None:
     graph = live()
-    loader = NeighborLoader(graph, [2], batch_size=10, snapshot="epoch", **options)
+    loader = NeighborLoader(graph, [2], batch_size=10, order=Order(snapshot="epoch"), **options)
     turned(graph, 1)
     first = iter(loader)
     found = [next(first)]
@@ -87,6 +88,16 @@ def test_every_iterator_has_a_commit_of_its_own(options: dict[str, Any]) -> None
     assert rows_seen(loader) == {3}
 
 
+def test_the_commit_of_an_epoch_of_subgraphs_around_nodes() -> None:
+    graph = live()
+    loader = ShaDowKHopSampler(graph, 1, 2, batch_size=10, order=Order(snapshot="epoch"))
+    turned(graph, 1)
+    batches = iter(loader)
+    found = [next(batches)]
+    turned(graph, 2)
+    assert rows_seen([*found, *batches]) == {1}
+
+
 def held(graph: DynamicGraph) -> int:
     return graph.stats().snapshots
 
@@ -96,7 +107,7 @@ def held(graph: DynamicGraph) -> int:
 )
 def test_the_commit_of_an_epoch_is_let_go_of(options: dict[str, Any]) -> None:
     graph = live()
-    loader = NeighborLoader(graph, [2], batch_size=10, snapshot="epoch", **options)
+    loader = NeighborLoader(graph, [2], batch_size=10, order=Order(snapshot="epoch"), **options)
     whole = iter(loader)
     assert len(list(whole)) == 10
     assert held(graph) == 0  # though the iterator is still there
@@ -120,7 +131,7 @@ def test_an_error_lets_go_of_the_commit_of_the_epoch(options: dict[str, Any]) ->
 
     graph = live()
     loader = NeighborLoader(
-        graph, [2], batch_size=10, snapshot="epoch", transform=refuse, **options
+        graph, [2], batch_size=10, order=Order(snapshot="epoch"), transform=refuse, **options
     )
     batches = iter(loader)
     with pytest.raises(ArithmeticError, match="batch of 10") as caught:
@@ -219,10 +230,10 @@ ELSEWHERE = [
 @pytest.mark.parametrize("snapshot", ["batch", "epoch"])
 @pytest.mark.parametrize("options", [*HERE, *ELSEWHERE])
 def test_rows_are_of_the_commit_of_the_edges(
-    make: Any, snapshot: str, options: dict[str, Any]
+    make: Any, snapshot: Any, options: dict[str, Any]
 ) -> None:
     graph = stepping()
-    loader = make(graph, snapshot=snapshot, **options)
+    loader = make(graph, order=Order(snapshot=snapshot), **options)
     commits = set()
     for number, batch in enumerate(loader):
         (row,) = rows_seen([batch])
@@ -238,7 +249,7 @@ def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) ->
     for snapshot in ("batch", "epoch"):
         graph = stepping()
         loader = make_nodes(
-            graph, snapshot=snapshot, feature_source={"z": rows}, ahead=Ahead(plan=3)
+            graph, order=Order(snapshot=snapshot), feature_source={"z": rows}, ahead=Ahead(plan=3)
         )
         for number, batch in enumerate(loader):
             assert rows_seen([batch]) == {int(batch.n_id.max()) - 40}
@@ -267,13 +278,15 @@ def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
 def test_a_transform_between_edges_and_rows_in_two_processes() -> None:
     graph = stepping()
     options: dict[str, Any] = {"num_workers": 1, "transform_sampler_output": lambda out: out}
-    with pytest.raises(InvalidArgumentError, match="take filter_per_worker=True, snapshot='epoch'"):
+    with pytest.raises(InvalidArgumentError, match=r"=True, order=Order\(snapshot='epoch'\)"):
         iter(make_nodes(graph, filter_per_worker=False, **options))
     assert rows_seen(make_nodes(graph, **options)) == {0}
     with graph.snapshot() as now:
         assert rows_seen(make_nodes(now, filter_per_worker=False, **options)) == {0}
     found = []
-    for batch in make_nodes(graph, filter_per_worker=False, snapshot="epoch", **options):
+    for batch in make_nodes(
+        graph, filter_per_worker=False, order=Order(snapshot="epoch"), **options
+    ):
         step(graph, len(found) + 1)
         found.append(batch)
     assert rows_seen(found) == {0}
@@ -293,7 +306,7 @@ def test_seeds_give_their_times_in_any_unit() -> None:
             assert batch.n_id.tolist() == [3, 1]
 
 
-@pytest.mark.parametrize("options", [{}, {"ahead": 0}, {"snapshot": "epoch"}])
+@pytest.mark.parametrize("options", [{}, {"ahead": 0}, {"order": Order(snapshot="epoch")}])
 def test_an_iterator_knows_its_number_of_batches(options: dict[str, Any]) -> None:
     loader = NeighborLoader(live(), [2], batch_size=30, **options)
     batches = iter(loader)

@@ -173,10 +173,9 @@ def test_links_beside_a_writer() -> None:
     with Writer(graph) as writer:
         while not writer.is_done:
             links = torch.from_numpy(np.stack(graph.edge_list()[:2])[:, :20].copy())
-            draw: dict[str, Any] = {"batch_size": 5, "neg_sampling": "binary"}
-            batches += list(
-                LinkNeighborLoader(graph, [3], links, exclude="self", true_negatives=True, **draw)
-            )
+            draw: dict[str, Any] = {"batch_size": 5, "neg_sampling": {"mode": "binary"}}
+            careful = draw | {"neg_sampling": {"mode": "binary", "true_negatives": True}}
+            batches += list(LinkNeighborLoader(graph, [3], links, exclude="self", **careful))
             stores = FeatureStore.from_graph(graph), GraphStore(graph)
             sampler = NeighborSampler(stores, [3])
             list(LinkLoader(stores, sampler, (None, links), **draw))

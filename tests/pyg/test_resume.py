@@ -388,10 +388,10 @@ def test_states_without_generators_are_refused() -> None:
 def test_an_epoch_of_one_commit_is_not_gone_on_with_at_another(tmp_path: Path) -> None:
     live = DynamicGraph.open(tmp_path / "live.aegd", 60)
     live.insert_edges(np.arange(59), np.arange(1, 60))
-    loader = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
+    loader = NeighborLoader(live, [2], batch_size=10, order=Order(snapshot="epoch"))
     list(islice(loader, 2))
     state = loader.state_dict()
-    other = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
+    other = NeighborLoader(live, [2], batch_size=10, order=Order(snapshot="epoch"))
     other.load_state_dict(state)
     assert len(list(other)) == 4
     live.insert_edges([1], [3])

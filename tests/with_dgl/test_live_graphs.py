@@ -36,6 +36,7 @@ from aethergraph.dgl import (
 from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
 from aethergraph.dgl.testing import FeatureStorageContract, GraphStorageContract
 from aethergraph.errors import UnsupportedError
+from aethergraph.loading import Order
 
 NODES = 40
 
@@ -64,6 +65,12 @@ class TestLiveRows(FeatureStorageContract):
         graph.features = np.zeros_like(rows)
         graph.update_nodes(np.arange(len(rows)), x=rows)
         return graph.features
+
+
+def test_the_loader_has_no_commit_for_an_epoch() -> None:
+    graph, sampler = live_with_rows(4, [0, 1], [1, 2]), NeighborSampler([2])
+    with pytest.raises(UnsupportedError, match=r"make one for each epoch, over GraphStorage\("):
+        DataLoader(GraphStorage(graph), [1, 2], sampler, order=Order(snapshot="epoch"))
 
 
 # ---- equal to static copies ----------------------------------------------------------------------
