@@ -18,7 +18,7 @@ from aethergraph.features.gathering import gather_rows
 from aethergraph.graph.hetero import EdgeType
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.loading.batch import Batch, HeteroBatch
-from aethergraph.loading.buffers import BufferPool, pool_of
+from aethergraph.loading.buffers import pool_of
 from aethergraph.loading.columns import Column, edge_columns, node_columns
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources
@@ -118,8 +118,6 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             such by name. Of a typed graph any of these by node type.
         ahead: how far batches are made ahead of the loop, and by how many threads: a number of
             batches, or :class:`Ahead`. 0 does everything in the caller's thread.
-        buffers: pool for the memory of the attributes; None: the one that all loaders of the graph
-            share, and that goes with the graph.
         sampler: what samples, instead of a :class:`NeighborSampler` of ``fanouts``: one with
             weights, times or threads, or any other :class:`aethergraph.protocols.Sampler` of the
             graph's nodes. It is called as ``sample(seeds, key)``, from background threads unless
@@ -160,7 +158,6 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         edge_attrs: Names | Mapping[EdgeType, Names] | None = None,
         feature_source: FeatureSources | None = None,
         ahead: Ahead | int = 2,
-        buffers: BufferPool | None = None,
         sampler: Any = None,
         seed_time: ArrayLike | Mapping[str, ArrayLike] | None = None,
         order: Order | None = None,
@@ -185,11 +182,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self.seed = as_integer(seed, "seed")
         self.ahead = as_ahead(ahead)
         self.stages = _as_stages(stages)
-        if buffers is not None and not isinstance(buffers, BufferPool):
-            raise InvalidArgumentError(
-                f"buffers must be a BufferPool, got {type(buffers).__name__}"
-            )
-        self.buffers = pool_of(graph) if buffers is None else buffers
+        #: Memory of the attributes; all loaders of the graph share it, and it goes with the graph.
+        self.buffers = pool_of(graph)
         self._node_columns = node_columns(self._schema, node_attrs, feature_source)
         self._edge_columns = edge_columns(self._schema, edge_attrs)
         self.order = order = as_order(order)

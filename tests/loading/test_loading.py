@@ -732,8 +732,7 @@ def test_loaders_of_a_graph_share_buffers() -> None:
     del batch
     assert len(places[0]) == 2  # one in use while the next is made
     assert places[1] <= places[0] and places[2] <= places[0]
-    own = BufferPool()
-    assert SubgraphLoader(graph, [1], buffers=own).buffers is own is not pool_of(graph)
+    assert SubgraphLoader(graph, [1]).buffers is pool_of(graph)
 
 
 def test_buffers_go_with_their_graph() -> None:

@@ -68,9 +68,9 @@ class TestLiveRows(FeatureStorageContract):
 
 
 def test_the_loader_has_no_commit_for_an_epoch() -> None:
-    graph, sampler = live_with_rows(4, [0, 1], [1, 2]), NeighborSampler([2])
+    graph, sampler = live_with_rows(4, np.array([0, 1]), np.array([1, 2])), NeighborSampler([2])
     with pytest.raises(UnsupportedError, match=r"make one for each epoch, over GraphStorage\("):
-        DataLoader(GraphStorage(graph), [1, 2], sampler, order=Order(snapshot="epoch"))
+        DataLoader(GraphStorage(graph), torch.arange(2), sampler, order=Order(snapshot="epoch"))
 
 
 # ---- equal to static copies ----------------------------------------------------------------------
