@@ -45,7 +45,8 @@ class AttrSpec:
         """
         if not isinstance(text, str):
             raise InvalidArgumentError(
-                f"an edge attribute is a text or an AttrSpec, got {type(text).__name__}"
+                "an edge attribute is a text NAME[=COLUMN,...][:int64|float32|float64], got "
+                f"{type(text).__name__}"
             )
         body, _, dtype = text.partition(":")
         name, _, columns = body.partition("=")

@@ -173,7 +173,9 @@ def read_edges(
         weight: column of edge weights -> float32 (Parquet doubles: float64); finite, >= 0.
         time: column of edge times -> int64, or float64 where the first rows are fractions;
             Parquet timestamps and dates -> datetime64.
-        attrs: further columns to read, see :class:`AttrSpec`.
+        attrs: further columns to read: ``"price"``, ``"price=amount:float64"``, or several side by
+            side in one attribute, ``"at=x,y"``. Without a dtype they are int64 if the first rows
+            are integers, else float32 (Parquet doubles: float64).
         time_type: "int64" or "float64": the dtype of times; "auto": as described.
         time_unit: unit of the times, as in ``datetime64[unit]``: integers count it since
             1970-01-01, dates in text such as 2001-03-05T10:20:30 are read in it (D, s, ms, us,
