@@ -20,6 +20,7 @@ import aethergraph as ag
 from aethergraph import SubgraphLoader, convert, interop, packing, ray, sampling
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.columns import ColumnStore
+from aethergraph.convert.readers.edge_plan import AttrSpec
 from aethergraph.loading import partition_aligned_batches
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.ray.rows import as_table
@@ -352,7 +353,6 @@ def _core() -> Iterator[Target]:
         "random_fanout",
         lambda f: (sampling.random_fanout, {"graph": _graph(f), "nodes": [0, 1], "k": 2}),
     )
-    yield Target("hash_ids", lambda _: (sampling.hash_ids, {"ids": [0, 1]}))
     yield Target("set_num_threads", lambda _: (ag.set_num_threads, {"num_threads": 2}))
 
 
@@ -470,11 +470,7 @@ def _around() -> Iterator[Target]:
         ),
     )  # fmt: skip
     yield Target("read_edges", lambda f: (convert.read_edges, {"paths": f / "edges.csv"}))
-    yield Target(
-        "iter_edges", lambda f: (then(convert.iter_edges, some), {"paths": f / "edges.csv"})
-    )
-    yield Target("read_labels", lambda f: (convert.read_labels, {"path": f / "labels.csv"}))
-    yield Target("AttrSpec.parse", lambda _: (convert.AttrSpec.parse, {"text": "a=b"}))
+    yield Target("AttrSpec.parse", lambda _: (AttrSpec.parse, {"text": "a=b"}))
     yield Target("read_gl", lambda f: (convert.read_gl, {"path": f / "empty"}))
     yield Target("read_gd", lambda f: (convert.read_gd, {"path": f / "empty"}))
     yield Target(

@@ -1,7 +1,7 @@
 """Reading of edge lists from files into numpy arrays.
 
-:func:`read_edges` is the usual entry point; :func:`iter_edges` yields the same edges in chunks,
-for builders that must not hold all of them::
+:func:`read_edges` holds all edges of files; :class:`EdgeReader` yields them in chunks, for builders
+that must not hold all of them::
 
     table = read_edges("edges.csv", weight="w")
     graph = Graph.from_edges(table.num_nodes, table.src, table.dst, edge_weight=table.weight)
@@ -55,7 +55,6 @@ __all__ = [
     "Table",
     "index_columns",
     "known_ends",
-    "iter_edges",
     "open_table",
     "read_edges",
     "read_planned",
@@ -237,33 +236,6 @@ def read_planned(
         num_nodes = max(reader.num_nodes, 1 + int(chunk.src.max()), 1 + int(chunk.dst.max()))
     values = (chunk.weight, chunk.time, chunk.attrs)
     return EdgeTable(chunk.src, chunk.dst, *values, num_nodes, reader.unused, tuple(reader.notes))
-
-
-def iter_edges(
-    paths: PathLike | Sequence[PathLike],
-    *,
-    src: ColumnSelector | None = None,
-    dst: ColumnSelector | None = None,
-    weight: ColumnSelector | None = None,
-    time: ColumnSelector | None = None,
-    attrs: Sequence[AttrSpec | str] = (),
-    time_type: TimeType = "auto",
-    time_unit: str | None = None,
-    weight_type: WeightType = "auto",
-    num_nodes: int | None = None,
-    format: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-    threads: int | None = None,
-    progress: ProgressFn | None = None,
-) -> Iterator[EdgeChunk]:
-    """Yield the edges of :func:`read_edges` in chunks of some 100,000, in constant memory."""
-    plan = EdgePlan(
-        src, dst, weight, time, attr_specs(attrs), time_type, num_nodes, time_unit, weight_type
-    )
-    reader = EdgeReader(expand_inputs(paths), plan, format, delimiter, header, threads, progress)
-    for arrays in reader.arrays():
-        yield reader.chunk(arrays)
 
 
 def side_by_side(columns: Sequence[Array]) -> Array:
