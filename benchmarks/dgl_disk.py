@@ -43,7 +43,7 @@ def open_feature(name: str, path: Path, budget: int) -> Any:
 
     if name == OURS:
         from aethergraph import FeatureTable
-        from aethergraph.dgl.graphbolt.features import Feature
+        from aethergraph.dgl.graphbolt import Feature
 
         return Feature(FeatureTable.load(path, storage="uring", memory_budget=budget))
     rows = np.load(path, mmap_mode="r+")

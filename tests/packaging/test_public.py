@@ -16,6 +16,8 @@ SHARED = {
 }  # fmt: skip
 #: Names beside those of ``aethergraph.errors``, which messages name and one page explains.
 MOST = 150
+#: What the reference shows; a module without its members is a program.
+SHOWN = re.compile(r"^::: (\S+)$(?!\n +options:\n +members: false)", re.MULTILINE)
 
 
 def exported(path: Path) -> list[str] | None:
@@ -39,9 +41,7 @@ def source(module: str) -> Path | None:
 def public() -> dict[str, list[str]]:
     """Return the names of ``aethergraph`` and of each module on a page of the reference."""
     pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
-    shown = [
-        name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), flags=re.M)
-    ]
+    shown = [name for page in pages for name in SHOWN.findall(page.read_text())]
     files = {module: source(module) for module in ["aethergraph", *shown]}
     return {module: exported(path) or [] for module, path in files.items() if path is not None}
 

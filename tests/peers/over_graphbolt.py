@@ -18,6 +18,7 @@ import dgl.graphbolt.impl.torch_based_feature_store
 from torch import Tensor
 
 from aethergraph.dgl import graphbolt as ours
+from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 from peers.counting import count_calls, make_counted
 
 #: Methods of a graph that sample.
@@ -112,5 +113,5 @@ dgl.graphbolt.impl.torch_based_feature_store.TorchBasedFeature = TorchBasedFeatu
 # Workers pickle theirs, too, which pickle has to find by a name.
 StockSubgraph = gb.SampledSubgraphImpl
 StockSubgraph.__module__, StockSubgraph.__qualname__ = __name__, "StockSubgraph"
-SampledSubgraphImpl = make_counted(ours.SampledSubgraph, __name__, "SampledSubgraphImpl")
+SampledSubgraphImpl = make_counted(SampledSubgraph, __name__, "SampledSubgraphImpl")
 dgl.graphbolt.impl.sampled_subgraph_impl.SampledSubgraphImpl = SampledSubgraphImpl

@@ -16,7 +16,7 @@ from support.dgl import make_graph
 
 from aethergraph import FeatureTable, Graph, errors
 from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
-from aethergraph.dgl.graphbolt.features import Feature
+from aethergraph.dgl.graphbolt import Feature
 
 
 @pytest.mark.parametrize("source", ["array", "file", "tensor"])

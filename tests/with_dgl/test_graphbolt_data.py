@@ -16,6 +16,7 @@ from support.dgl import COUNTS, FOLLOWS, NUM_NODES, VOTES, make_edges, make_grap
 from aethergraph import FeatureTable, Graph, HeteroGraph, errors
 from aethergraph.dgl import GraphStorage
 from aethergraph.dgl.graphbolt import (
+    Feature,
     FeatureStore,
     SamplingGraph,
     from_fused_csc,
@@ -23,7 +24,6 @@ from aethergraph.dgl.graphbolt import (
     save_ondisk_dataset,
     to_fused_csc,
 )
-from aethergraph.dgl.graphbolt.features import Feature
 
 ROWS = np.random.default_rng(0).random((100, 3), np.float32)
 IDS = torch.tensor([5, 99, 5, 0])

@@ -18,8 +18,7 @@ from support.graphbolt import at_once
 from support.graphbolt_versions import CALLS, SIGNATURES
 
 from aethergraph import FeatureTable, Graph, errors
-from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph, _signatures
-from aethergraph.dgl.graphbolt.features import Feature
+from aethergraph.dgl.graphbolt import Feature, FeatureStore, SamplingGraph, _signatures
 
 CASES = [(version, method) for version, methods in SIGNATURES.items() for method in methods]
 NODES = torch.arange(20)

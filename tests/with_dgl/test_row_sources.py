@@ -20,7 +20,7 @@ from support.row_sources import (
 from support.serving import Serving
 
 from aethergraph.dgl import FeatureStorage
-from aethergraph.dgl.graphbolt.features import Feature
+from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import FeatureStorageContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.remote import open_source

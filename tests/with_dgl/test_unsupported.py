@@ -25,9 +25,8 @@ from aethergraph.dgl import (
     NeighborSampler,
     SAINTSampler,
 )
+from aethergraph.dgl.graphbolt import Feature, SamplingGraph, save_ondisk_dataset, to_fused_csc
 from aethergraph.dgl.graphbolt import FeatureStore as BoltFeatures
-from aethergraph.dgl.graphbolt import SamplingGraph, save_ondisk_dataset, to_fused_csc
-from aethergraph.dgl.graphbolt.features import Feature
 
 NODES = torch.arange(10)
 USERS = {"user": NODES}

@@ -15,13 +15,14 @@ Runs with DGL 2.1, and is written for later ones too; see ``docs/dgl.md``.
 """
 
 from aethergraph.dgl.graphbolt.export import save_ondisk_dataset
-from aethergraph.dgl.graphbolt.features import FeatureStore
+from aethergraph.dgl.graphbolt.features import Feature, FeatureStore
 from aethergraph.dgl.graphbolt.files import from_fused_csc, load_ondisk_dataset, to_fused_csc
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.graphbolt.sampler import NeighborSampler
 from aethergraph.dgl.graphbolt.tasks import load_ondisk_tasks
 
 __all__ = [
+    "Feature",
     "FeatureStore",
     "NeighborSampler",
     "SamplingGraph",
