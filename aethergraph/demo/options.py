@@ -10,7 +10,7 @@ __all__ = ["DemoOptions"]
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Options of :func:`aethergraph.demo.run_demo`; see ``aethergraph demo --help``.
+    """Options of :func:`aethergraph.demo.main.run_demo`; see ``aethergraph demo --help``.
 
     ``edges``, ``features`` and ``labels`` are the user's own files; without them a graph of
     ``num_nodes`` nodes and ``num_edges`` edges is generated. ``memory_budget`` is the budget of our

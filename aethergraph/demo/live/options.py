@@ -10,7 +10,7 @@ __all__ = ["LiveOptions"]
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """Options of :func:`aethergraph.demo.run_live_demo`; see ``aethergraph demo --help``.
+    """Options of :func:`aethergraph.demo.live.main.run_live_demo`; see ``aethergraph demo --help``.
 
     Attributes:
         folder: where report and plot go.
