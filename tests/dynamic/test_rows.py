@@ -21,6 +21,7 @@ from support.threads import repeating
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, errors
 from aethergraph.dynamic import store
+from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.features.adapters import as_row_source
 
@@ -58,6 +59,27 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
             rows.reclaim(min(kept))
         for commit, expected in kept.items():
             assert read(rows, count, commit) == expected
+
+
+@given(updates=st.lists(st.lists(st.integers(0, 9), unique=True), max_size=8))
+@examples(50)
+def test_rows_that_have_changed_between_two_commits(updates: list[list[int]]) -> None:
+    """Those of undone transactions have not; rows that became what they were have."""
+    graph = DynamicGraph(10, 16)
+    graph.features = np.zeros((10, 2))
+    snapshots = [graph.snapshot()]
+    for ids in updates:
+        graph.update_nodes(ids, x=np.ones((len(ids), 2)))
+        with suppress(KeyError), graph.transaction():
+            graph.update_nodes([3], x=np.ones((1, 2)))
+            raise KeyError
+        snapshots.append(graph.snapshot())
+    for end, later in enumerate(snapshots):
+        for begin, earlier in enumerate(snapshots[: end + 1]):
+            rows = later.node_attrs["x"]
+            assert isinstance(rows, SnapshotRows)
+            wanted = sorted({row for ids in updates[begin:end] for row in ids})
+            assert rows.changed(earlier.commit).tolist() == wanted
 
 
 def test_a_version_that_does_not_exist_is_named() -> None:
