@@ -313,6 +313,15 @@ def test_stores_are_named(tmp_path: Path) -> None:
         embed([SAGE], make_stores(), tmp_path / "h.npy")  # type: ignore[arg-type]
 
 
+def products_are_alike() -> bool:
+    """Return whether rows of products have the same bits whatever the number of rows, from 16 on."""
+    rows, linear = torch.rand(1000, 16), torch.nn.Linear(16, 16)
+    with torch.no_grad():
+        wanted = linear(rows)
+        counts = (16, 17, 31, 64, 100)
+        return all(torch.equal(linear(rows[:n]), wanted[:n]) for n in counts)
+
+
 @pytest.mark.parametrize("name", ["GraphSAGE", "GAT", "GIN", "PNA", "EdgeCNN"])
 def test_refreshed_vectors_are_those_of_all_nodes_to_the_last_bit(
     name: str, tmp_path: Path
@@ -327,7 +336,9 @@ def test_refreshed_vectors_are_those_of_all_nodes_to_the_last_bit(
             graph.add_nodes(1, x=np.ones((1, 8), np.float32))
         table = embed(model, graph, tmp_path / "h.npy", batch_size=32, refresh=True)
         wanted = embed(model, graph, tmp_path / "all.npy", batch_size=50, force=True)
-        np.testing.assert_array_equal(table.array, wanted.array, strict=True)
+        np.testing.assert_allclose(table.array, wanted.array, rtol=1e-6, atol=1e-6)
+        if products_are_alike():  # else the CPU is of another kind than those that were tried
+            np.testing.assert_array_equal(table.array, wanted.array, strict=True)
 
 
 @pytest.mark.parametrize(
