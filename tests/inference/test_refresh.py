@@ -60,9 +60,10 @@ def draw_edges(data: Any, count: int, nodes: int) -> tuple[Rows, Rows]:
     return np.array(data.draw(ids), int), np.array(data.draw(ids), int)
 
 
-def edit(graph: DynamicGraph, data: Any) -> None:
-    """Make one change of any kind."""
-    kind, nodes = data.draw(st.sampled_from("idnr")), graph.num_nodes
+def edit(graph: DynamicGraph, data: Any) -> DynamicGraph:
+    """Make one change of any kind; return the graph, which may have been opened anew."""
+    nodes = graph.num_nodes
+    kind = data.draw(st.sampled_from("idnrom" if graph.directory else "idnr"))
     count = data.draw(st.integers(1, 4))
     if kind == "i":
         weight = np.array(data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)))
@@ -74,10 +75,18 @@ def edit(graph: DynamicGraph, data: Any) -> None:
             graph.delete_edges(src[at], dst[at])
     elif kind == "n":
         graph.add_nodes(count, x=np.full((count, WIDTH), count, np.float32))
+    elif kind == "o":
+        path = graph.directory
+        assert path is not None
+        graph.close()
+        return DynamicGraph.open(path, arena_mb=16)
+    elif kind == "m":
+        graph.merge()
     else:
         ids = data.draw(st.lists(st.integers(0, nodes - 1), max_size=count, unique=True))
         rows = np.full((len(ids), WIDTH), data.draw(st.integers(0, 3)), np.float32)
         graph.update_nodes(ids, x=rows)
+    return graph
 
 
 def start(graph: DynamicGraph) -> DynamicGraph:
@@ -115,7 +124,7 @@ def test_equals_a_run_over_all_nodes_after_any_changes(place: str, data: Any) ->
             graph = over_base(folder)
         for _ in range(data.draw(st.integers(1, 3))):
             for _ in range(data.draw(st.integers(0, 3))):
-                edit(graph, data)
+                graph = edit(graph, data)
             out, call = folder / "h.npy", {"graph": graph, "features": None, **options}
             embed(out=out, refresh=True, **call)
             wanted = embed(out=folder / "all.npy", force=True, **call)

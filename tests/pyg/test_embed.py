@@ -314,7 +314,7 @@ def test_stores_are_named(tmp_path: Path) -> None:
 
 
 def products_are_alike() -> bool:
-    """Return whether rows of products have the same bits whatever the number of rows, from 16 on."""
+    """Return whether rows of products have the same bits for all numbers of rows from 16 on."""
     rows, linear = torch.rand(1000, 16), torch.nn.Linear(16, 16)
     with torch.no_grad():
         wanted = linear(rows)
