@@ -43,16 +43,22 @@ def embed_command(
             "that returns one. Its Python is run."
         ),
     ],
-    output: Annotated[Path, typer.Argument(help="File of the vectors to write (.npy).")],
+    output: Annotated[
+        Path,
+        typer.Argument(
+            help="File of the vectors to write (.npy); of a graph of many types the folder of them."
+        ),
+    ],
     weights: Annotated[
         Path | None,
         typer.Option(help="Weights to load: a file of torch.save(model.state_dict(), ...)."),
     ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite the output.")] = False,
     features: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            help="Rows of nodes for the first layer, .npy or native; default: x of the graph.",
+            help="Rows of nodes for the first layer, .npy or native; of a graph of many types "
+            "TYPE=FILE, for each type that has some. Default: x of the graph.",
             rich_help_panel=_READING,
         ),
     ] = None,
@@ -136,12 +142,7 @@ def embed_command(
             load_weights(layers, str(weights), model)
         elif kind_of(layers) != "batches":
             note(f"without --weights, {model} has those that it is made with")
-        rows = None
-        if features is not None:
-            check_readable(features)
-            rows = FeatureTable.load(features, "auto", memory_budget=memory_budget)
-        elif not source.is_typed and source.node_attrs.get("x") is None:
-            raise InvalidArgumentError(f"{graph} has no rows of nodes (x): give --features")
+        rows = _open_rows(features, source, graph, memory_budget)
         options: dict[str, Any] = {
             "batch_size": batch_size, "num_neighbors": _as_fanouts(num_neighbors),
             "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
@@ -151,10 +152,50 @@ def embed_command(
             more = f": with --commit {source.lsn} the command goes on if others follow"
             note(f"commit {source.lsn} of {graph}{more * (commit is None)}")
         values = {"edge_weight": edge_weight, "edge_attr": edge_attr}
-        table = _embed(layers, source, rows, output, values, device, options)
-    text = f"{output}: {table.num_rows:,} vectors of {' x '.join(map(str, table.row_shape))} "
-    text += f"{table.dtype_name}, {size(os.path.getsize(output))}"
-    stdout().print(f"{text}, {duration(perf_counter() - began)}", markup=False, soft_wrap=True)
+        result = _embed(layers, source, rows, output, values, device, options)
+    tables = result.values() if isinstance(result, dict) else [result]
+    for table in tables:
+        file = output / Path(table.path).name if isinstance(result, dict) else output
+        shape = " x ".join(map(str, table.row_shape))
+        text = f"{file}: {table.num_rows:,} vectors of {shape} {table.dtype_name}"
+        _say(f"{text}, {size(os.path.getsize(file))}")
+    _say(f"done in {duration(perf_counter() - began)}")
+
+
+def _say(text: str) -> None:
+    stdout().print(text, markup=False, soft_wrap=True)
+
+
+def _open_rows(
+    features: list[str] | None, graph: Any, name: Path, budget: str | None
+) -> FeatureTable | dict[str, FeatureTable] | None:
+    """Open the rows of nodes, of a graph of many types by type; None: those that the graph has."""
+    if not features:
+        types = graph.node_types if graph.is_typed else []
+        attrs = [graph[kind].node_attrs for kind in types] or [graph.node_attrs]
+        if all(table.get("x") is None for table in attrs):
+            form = " TYPE=FILE" if graph.is_typed else ""
+            raise InvalidArgumentError(f"{name} has no rows of nodes (x): give --features{form}")
+        return None
+    if not graph.is_typed:
+        if len(features) > 1:
+            raise InvalidArgumentError(f"--features is given once: {name} has nodes of one type")
+        return _load_rows(features[0], budget)
+    by_type = {}
+    for text in features:
+        kind, equals, path = text.partition("=")
+        if not equals or kind not in graph.node_types:
+            raise InvalidArgumentError(
+                f"--features {text!r} is not TYPE=FILE: {name} has the types "
+                f"{', '.join(graph.node_types)}"
+            )
+        by_type[kind] = _load_rows(path, budget)
+    return by_type
+
+
+def _load_rows(path: str, budget: str | None) -> FeatureTable:
+    check_readable(path)
+    return FeatureTable.load(path, "auto", memory_budget=budget)
 
 
 def _as_fanouts(text: str | None) -> int | list[int] | None:
@@ -172,7 +213,7 @@ def _as_fanouts(text: str | None) -> int | list[int] | None:
 def _embed(
     model: Any, graph: Any, features: Any, out: Path, values: dict[str, str | None],
     device: str | None, options: dict[str, Any],
-) -> FeatureTable:  # fmt: skip
+) -> Any:  # fmt: skip
     """Compute the vectors by the function that is for such a model."""
     kind = kind_of(model)
     named = {option: name for option, name in values.items() if name is not None}
@@ -189,7 +230,4 @@ def _embed(
     else:
         require("torch_geometric", "models of torch need", "pyg")
         backend = require("aethergraph.pyg", "models of torch need", "pyg")
-    table: FeatureTable = backend.embed(
-        model, graph, out, features=features, device=device, **named, **options
-    )
-    return table
+    return backend.embed(model, graph, out, features=features, device=device, **named, **options)

@@ -16,7 +16,7 @@ from support.commands import MAIN, ae, said, warm_commands
 from support.graphs import make_graph
 from support.processes import WarmPython
 
-from aethergraph import DynamicGraph, Graph
+from aethergraph import DynamicGraph, Graph, HeteroGraph
 
 COUNT = 200
 GRAPH = make_graph(COUNT)
@@ -69,7 +69,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def embed(model: str, *args: object, code: int = 0) -> str:
-    call = ("embed", "g.aeg", model, "h.npy", "--features", "x.npy", "--force", *args)
+    features = () if "--features" in args else ("--features", "x.npy")
+    call = ("embed", "g.aeg", model, "h.npy", *features, "--force", *args)
     return said(*call, code=code)
 
 
@@ -77,7 +78,7 @@ def test_functions_of_batches(folder: Path) -> None:
     for place in ("models.py", "models"):
         for name, times in (("layers", 2), ("make", 2), ("total", 1), ("Total", 1)):
             told = embed(f"{place}:{name}")
-            assert re.match(r"h\.npy: 200 vectors of 3 int64, 4\.8 KiB, ", told)
+            assert re.match(r"h\.npy: 200 vectors of 3 int64, 4\.8 KiB done in ", told)
             np.testing.assert_array_equal(np.load("h.npy"), totals(times))
 
 
@@ -97,6 +98,30 @@ def test_rows_of_the_graph(folder: Path) -> None:
     graph.save("with_x.aeg")
     ae("embed", "with_x.aeg", "models.py:total", "h.npy")
     np.testing.assert_array_equal(np.load("h.npy"), totals(1))
+
+
+def test_graphs_of_many_types(folder: Path) -> None:
+    Path("typed.py").write_text(
+        "def count(batch):\n"
+        "    ((name, seeds),) = batch.seeds.items()\n"
+        "    return batch.x[name][: len(seeds)] + 1\n"
+    )
+    graph = HeteroGraph.from_edges({("a", "to", "b"): ([0], [1]), ("b", "to", "a"): ([0], [0])})
+    graph.save("t.aeg")
+    np.save("a.npy", np.ones((1, 2)))
+    np.save("b.npy", np.ones((2, 2)))
+    call = ("embed", "t.aeg", "typed.py:count", "out")
+    told = said(*call, "--features", "a=a.npy", "--features", "b=b.npy")
+    assert told.startswith("out/a.npy: 1 vectors of 2 float64, 144 B out/b.npy: 2 vectors of 2 ")
+    assert np.load("out/b.npy").tolist() == [[2, 2], [2, 2]]
+    for args, message in (
+        ((), "t.aeg has no rows of nodes (x): give --features TYPE=FILE"),
+        (("--features", "a.npy"), "--features 'a.npy' is not TYPE=FILE: t.aeg has the types a, b"),
+    ):
+        assert message in said(*call, *args, code=2)
+    twice = ("--features", "x.npy", "--features", "x.npy")
+    told = said("embed", "g.aeg", "models.py:total", "h.npy", *twice, code=2)
+    assert "--features is given once: g.aeg has nodes of one type" in told
 
 
 def test_a_live_graph_is_taken_as_of_a_commit(folder: Path) -> None:
