@@ -14,7 +14,7 @@
  *
  * What a uniform hop over arrays does not need is behind one branch each: times (draw/times.c), excluded
  * edges (draw/exclusions.h), weights (draw/weighted.c), lists that are slow to reach (fetch_many of their
- * topology), and values that stay in a file, for which nodes are tried in rounds (draw/retries.c).
+ * topology), and values that stay in a file, for which nodes are tried in rounds (rounds.c).
  */
 #include "sample/hop.h"
 

@@ -83,7 +83,7 @@ typedef struct list_stream {
     const ae_list *lists;
     uint64_t n;
     part asked, used;
-    uint64_t positions[2][AE_STREAM_CHUNK]; /* of the chunk that is asked for, and of the one before */
+    uint64_t (*positions)[AE_STREAM_CHUNK]; /* of the chunk that is asked for, and of the one before */
     ae_list_visitor visit;
     void *ctx;
 } list_stream;
@@ -108,27 +108,21 @@ static int use_lists(void *ctx, uint64_t at, uint64_t n, uint64_t *ids, aether_e
     return visit_fetched(s->lists, &s->used, ids, n, s->visit, s->ctx, err);
 }
 
-static int stream_lists(list_stream *s, aether_task *task, aether_error *err) {
+static int stream_lists(const aether_topology *t, const ae_list *lists, uint64_t n, ae_list_visitor visit,
+                        void *ctx, aether_task *task, aether_error *err) {
     static const ae_stream stages = {ask_lists, fetch_lists, use_lists};
-    uint64_t total = 0;
-    for (uint64_t i = 0; i < s->n; i++)
-        total += s->lists[i].degree;
-    return ae_stream_run(&stages, total, s, task, err);
+    uint64_t total = 0, positions[2][AE_STREAM_CHUNK];
+    list_stream s = {.t = t, .lists = lists, .n = n, .positions = positions, .visit = visit, .ctx = ctx};
+    for (uint64_t i = 0; i < n; i++)
+        total += lists[i].degree;
+    return ae_stream_run(&stages, total, &s, task, err);
 }
 
 int ae_list_reader_lists(ae_list_reader *r, const aether_topology *t, const ae_list *lists, uint64_t n,
                          ae_list_visitor visit, void *ctx, aether_task *task, aether_error *err) {
     uint64_t total = 0;
-    if (!ae_list_reader_pays(t)) {
-        list_stream s;
-        s.t = t;
-        s.lists = lists;
-        s.n = n;
-        s.asked = s.used = (part){0, 0};
-        s.visit = visit;
-        s.ctx = ctx;
-        return stream_lists(&s, task, err);
-    }
+    if (!ae_list_reader_pays(t))
+        return stream_lists(t, lists, n, visit, ctx, task, err);
     for (uint64_t i = 0; i < n && total < AE_LIST_READER_MOST; i++)
         total += lists[i].degree < AE_LIST_READER_MOST ? lists[i].degree : AE_LIST_READER_MOST;
     const uint64_t room = total < AE_LIST_READER_MOST ? total : AE_LIST_READER_MOST;

@@ -7,7 +7,8 @@
  *
  * So the cache misses of each stage are in flight while the others compute. A stage that is NULL is left out.
  *
- * Caveats: ae_stream_run is inlined with its stages, so `stages` is a constant.
+ * Caveats: ae_stream_run is inlined with its stages, so `stages` is a constant. What a cancelled task is told
+ * was cancelled is sampling.
  */
 #ifndef AE_TOPOLOGY_STREAM_H
 #define AE_TOPOLOGY_STREAM_H
