@@ -115,6 +115,7 @@ def test_a_forked_child_leaves_the_socket_to_its_parent(run_python: Callable[...
         """
         import os, signal
         from aethergraph import observe
+        from aethergraph.observe.asking import ask, list_processes
         observe.enable()
         child = os.fork()
         if not child:

@@ -151,15 +151,16 @@ OBSERVED = """
 import os, sys, threading
 os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
 from aethergraph import observe
+from aethergraph.observe.asking import ask, list_processes
 from aethergraph.pyg import NeighborLoader
 observe.enable()
 asking = threading.Event()
 
-def ask():  # another thread has the locks now and then
+def ask_on():  # another thread has the locks now and then
     while not asking.is_set():
         ask(os.getpid())
 
-thread = threading.Thread(target=ask)
+thread = threading.Thread(target=ask_on)
 thread.start()
 for _ in range(3):
     loader = NeighborLoader("g.aeg", [3, 2], batch_size=100, num_workers=2)
