@@ -1,8 +1,8 @@
 """Directories of live graphs that were written once go on being opened.
 
-``tests/golden/live-v1.tar.xz`` has two directories, as ``native/FORMAT.md`` describes them, and
-``live-v2.tar.xz`` one whose nodes have keys. After a deliberate change of the format there is a new
-version with a file of its own; these stay.
+``tests/golden/live-v1.tar.xz`` has two directories, as ``native/FORMAT.md`` describes them,
+``live-v2.tar.xz`` one whose nodes have keys, and ``live-v3.tar.xz`` one whose nodes have times.
+After a deliberate change of the format there is a new version with a file of its own; these stay.
 
     AETHERGRAPH_WRITE_GOLDEN=1 pytest tests/dynamic/test_golden_directory.py
 """
@@ -22,7 +22,11 @@ from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.dynamic.repair import verify_directory
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-FOLDERS = {"live-v1.tar.xz": ("one.aegd", "typed.aegd"), "live-v2.tar.xz": ("keys.aegd",)}
+FOLDERS = {
+    "live-v1.tar.xz": ("one.aegd", "typed.aegd"),
+    "live-v2.tar.xz": ("keys.aegd",),
+    "live-v3.tar.xz": ("times.aegd",),
+}
 VOTES, WRITES = ("user", "votes", "post"), ("user", "writes", "post")
 
 
@@ -102,6 +106,25 @@ def check_keys(graph: DynamicHeteroGraph) -> None:
     assert [graph[VOTES].in_neighbors(v).tolist() for v in range(3)] == [[0, 1], [1], [2]]
 
 
+def write_times(path: Path) -> None:
+    graph = DynamicGraph.open(
+        path, 0, 16, order="time", node_time="datetime64[D]", layout="csc", huge_pages=False,
+        max_nodes=1000,
+    )  # fmt: skip
+    graph.add_nodes(3, time=[30, 10, 20])
+    graph.insert_edges([0, 1], [2, 2])
+    graph.merge()
+    graph.add_nodes(1, time=[15])
+    graph.insert_edges([3, 2], [2, 2])
+    graph.close()
+
+
+def check_times(graph: DynamicGraph) -> None:
+    assert graph.in_neighbors(2).tolist() == [1, 3, 2, 0]
+    assert graph.node_values["node_time"].gather([0, 3]).tolist() == [30, 15]
+    assert graph.time_unit == "D" and not graph.edge_values
+
+
 def unpack(path: Path) -> Path:
     options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     for name in FOLDERS:
@@ -117,6 +140,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_one(path / "one.aegd")
         write_typed(path / "typed.aegd")
         write_keys(path / "keys.aegd")
+        write_times(path / "times.aegd")
         for name, folders in FOLDERS.items():
             with tarfile.open(GOLDEN / name, "w:xz") as archive:
                 for folder in folders:
@@ -132,6 +156,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("one.aegd", DynamicGraph, check_one, "gen-000001.aeg, rows-"),
         ("typed.aegd", DynamicHeteroGraph, check_typed, "the log up to"),
         ("keys.aegd", DynamicHeteroGraph, check_keys, "gen-000001.user.ids, gen-000001.post.ids"),
+        ("times.aegd", DynamicGraph, check_times, "gen-000001.aeg"),
     ],
 )
 def test_a_directory_opens(golden: Path, name: str, kind: Any, check: Any, told: str) -> None:

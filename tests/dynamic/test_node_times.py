@@ -316,6 +316,27 @@ def test_another_process_reads_them(tmp_path: Path) -> None:
     graph.close()
 
 
+def test_a_writer_that_is_killed(tmp_path: Path) -> None:
+    text = (
+        "import os, signal, sys\nimport numpy as np\nfrom aethergraph import DynamicGraph\n"
+        "graph = DynamicGraph.open(sys.argv[1], 0, 16, order='time', node_time='int64')\n"
+        "graph.add_nodes(3, time=[7, 2, 5])\n"
+        "graph.insert_edges([0, 1, 2], [2, 2, 2])\n"
+        "graph.merge()\n"
+        "with graph.transaction():\n"
+        "    (node,) = graph.add_nodes(1, time=[4])\n"
+        "    graph.insert_edge(int(node), 2)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text, str(tmp_path / "g")], check=False)
+    assert done.returncode == -9
+    graph = opened(tmp_path / "g")
+    assert graph.in_neighbors(2).tolist() == [1, 3, 2, 0]
+    assert graph.node_values["node_time"].gather(range(4)).tolist() == [7, 2, 5, 4]
+    assert sorted(NeighborSampler(graph, [-1], **BY_NODE).sample([2], 0).node) == [1, 2, 3]
+    graph.close()
+
+
 def test_keys_come_with_times(tmp_path: Path) -> None:
     graph = DynamicGraph.open(tmp_path / "g", ids="str", node_time="int64", **LIVE)
     ids = graph.ids.add(["ann", "bob"], time=[4, 2])
