@@ -31,7 +31,6 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.node_times import (
     NODE_TIME,
-    make_node_times,
     node_time_from_json,
     node_time_to_json,
 )
@@ -179,14 +178,8 @@ class LogReader:
             store.offsets[place[0], place[1]] = following
         types = store.base.graph.node_types
         for number, (name, own_name) in enumerate(zip(store.node_rows, types, strict=True)):
-            origin = {"file": self.base, "type": own_name}
             for attr, rows in store.base.node_rows(number).items():
-                self._begin(name, attr, rows, {**origin, "attr": attr})
-            times = store.base.node_times(number)
-            if times is not None:
-                unit = store.node_times[name].unit
-                store.node_times[name] = make_node_times(unit, store.max_nodes, times)
-                store.node_times[name].rows.origin = origin
+                self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
 
 
 class Journal(LogReader):
@@ -621,10 +614,9 @@ def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStor
         if origin is None:
             return None
         file = directory.path / origin["file"]
-        if "type" not in origin:
+        if "attr" not in origin:
             return FeatureTable.load(file)
-        nodes = HeteroGraph.load(file)[origin["type"]]
-        return nodes.attrs[origin["attr"]] if "attr" in origin else nodes.node_values[NODE_TIME]
+        return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
 
     def row_form(shape: Any, dtype: str, room: Any) -> tuple[tuple[int, ...], str, int]:
         proper = isinstance(shape, list) and all(map(is_count, shape)) and is_count(room)

@@ -78,10 +78,19 @@ class NodeTimes(NamedTuple):
         return times
 
 
-def make_node_times(unit: str | None, max_nodes: int, base: RowSource | None = None) -> NodeTimes:
-    """Return times of at most ``max_nodes`` nodes, which begin with those of a base."""
+def make_node_times(
+    unit: str | None, max_nodes: int, base: RowSource | None = None, fd: int | None = None
+) -> NodeTimes:
+    """Return times of at most ``max_nodes`` nodes, which begin with those of a base.
+
+    Args:
+        unit: their unit; None: plain numbers.
+        max_nodes: most nodes there can be.
+        base: times that are there already; None: none.
+        fd: descriptor of those of another process; None: make them.
+    """
     room = rows_room((), "int64", max_nodes)
-    return NodeTimes(GrowingRows((), "int64", room, base, can_change=False), unit)
+    return NodeTimes(GrowingRows((), "int64", room, base, can_change=False, fd=fd), unit)
 
 
 def read_node_time(node_time: Any, node_types: Collection[str]) -> dict[str, str | None]:

@@ -29,7 +29,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.node_times import NODE_TIME, NodeTimes, make_node_times
+from aethergraph.dynamic.node_times import NODE_TIME, make_node_times
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.turns import Turn
@@ -159,7 +159,11 @@ class LiveState:
         self.node_sources: dict[str, dict[str, RowSource]] = {name: {} for name in num_nodes}
         #: Times of nodes, by the node types that have times.
         self.node_times = {
-            name: make_node_times(unit, self.max_nodes) for name, unit in node_time.items()
+            name: make_node_times(
+                node_time[name], self.max_nodes, None if base is None else base.node_times(place)
+            )
+            for place, name in enumerate(num_nodes)
+            if name in node_time
         }
         self.kinds = make_kinds(edges, base, self.node_times)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
@@ -301,8 +305,10 @@ class LiveState:
                 name: (attr.row_shape, attr.dtype_name, attr.room, attr.base, attr.file)
                 for name, attr in table.items()
             }
-            for kind, table in self.stored_node_rows().items()
+            for kind, table in self.node_rows.items()
         }
+        for kind, times in self.node_times.items():
+            rows[kind][NODE_TIME] = ((), "int64", times.rows.room, None, times.rows.file)
         edges = {
             name: (kind.form, {key: attr.file for key, attr in kind.rows.items()})
             for name, kind in self.kinds.items()
@@ -347,7 +353,7 @@ class LiveState:
                 since, those that the directory names.
             num_nodes: nodes by type that the graph began with.
             rows: by node type and attribute the shape of a row, dtype, room, base and file; times
-                of nodes, too.
+                of nodes, too, whose base is that of ``rows_base``.
             edges: by edge type what is kept, and the files of rows by name.
             rows_base: graph file that rows by edge id begin with, opened by this process.
             base: graph file that the lists are over, as :meth:`Base.to_json` describes it.
@@ -369,20 +375,20 @@ class LiveState:
             live, below = _published_lists(path, memory_name)
         self.rows_base, self.path = rows_base, path
         self.max_nodes, self.first_nodes = MOST_NODES, num_nodes
-        units = node_time or {}
+        self.node_times = {}
+        for place, (kind, table) in enumerate(rows.items()):
+            if kind in (node_time or {}):
+                (fd,) = open_descriptors(owner, [table[NODE_TIME][-1]])
+                first_times = None if rows_base is None else rows_base.node_times(place)
+                room, unit = table[NODE_TIME][2], (node_time or {})[kind]
+                self.node_times[kind] = make_node_times(unit, room, first_times, fd)
         self.node_rows = {
             kind: {
-                name: GrowingRows(
-                    *form, fd=open_descriptors(owner, [fd])[0],
-                    can_change=kind not in units or name != NODE_TIME,
-                )
+                name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
                 for name, (*form, fd) in table.items()
+                if kind not in self.node_times or name != NODE_TIME
             }
             for kind, table in rows.items()
-        }  # fmt: skip
-        self.node_times = {
-            name: NodeTimes(self.node_rows[name].pop(NODE_TIME), unit)
-            for name, unit in units.items()
         }
         self.node_sources = {kind: dict((sources or {}).get(kind, {})) for kind in rows}
         self.kinds = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -259,11 +260,15 @@ def test_over_a_file(tmp_path: Path, storage: Any, layout: Any) -> None:
     script.insert(graph, 500, 700)
     script.insert(graph, 700, EDGES)
     reader = DynamicGraph.attach(tmp_path / "g")
-    check(script, graph, reader, graph.to_graph())
+    copy = pickle.loads(pickle.dumps(graph))
+    check(script, graph, reader, copy, graph.to_graph())
+    graph.add_nodes(1, time=[77])
+    for one in (graph, reader, copy):
+        assert one.node_values["node_time"].gather([3, COUNT]).tolist() == [script.time[3], 77]
     graph.close()
     graph = opened(tmp_path / "g", storage=storage)
     graph.merge()
-    check(script, graph)
+    check(script, graph, twin=graph.to_graph())
     graph.delete_edges(script.src[:200], script.dst[:200])
     check(script, graph, twin=graph.to_graph())
     graph.close()
