@@ -187,7 +187,7 @@ class History:
             base=open_base_of(directory, current, self._how),
             node_time=node_time_from_json(description),
         )  # fmt: skip
-        store.uuid = directory.uuid.hex()
+        store.uuid, store.replayed_path = directory.uuid.hex(), str(directory.path)
         restore_keys(store, directory, current, description.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)
         store.watermark.show(store.offsets)
@@ -198,6 +198,7 @@ class History:
         assert store is not None
         if until > self._last:
             live, before = store.live, store.live.take_last().commit
+            reader.commit = before + 1  # of what follows the snapshot that was taken before
 
             def replay(task: native.Task) -> int:
                 return live.replay(

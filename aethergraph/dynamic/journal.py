@@ -90,9 +90,13 @@ class LogReader:
     Args:
         store: the graph, new and empty.
         directory: its directory.
+
+    Attributes:
+        commit: number of the commit in memory that changed rows are of.
     """
 
     def __init__(self, store: LiveStore, directory: LiveDirectory) -> None:
+        self.commit = 0
         # Weak: the store may have the reader, and a cycle would keep the graph's memory for long.
         self._of, self.directory = weakref.ref(store), directory
         current = directory.current()
@@ -159,8 +163,9 @@ class LogReader:
                 if count and not 0 <= ids.min() <= ids.max() < table.room:
                     raise ValueError(f"rows {ids.min()} to {ids.max()} of {table.room}")
                 if table.num_free < count:
-                    table.reclaim(0)  # nobody reads while a log is replayed
-                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0, [])
+                    table.reclaim(self.commit)  # nobody reads while a log is replayed
+                values = _rows_in(content, at + 8 * count, table, count)
+                table.change(ids, values, self.commit, [])
             else:
                 raise ValueError(f"kind {kind}")
 

@@ -270,6 +270,8 @@ class LiveState:
         self.journal: Journal | None = None
         #: Identity of the graph in a directory, whose log numbers its commits; None: it is in none.
         self.uuid: str | None = None
+        #: Directory whose log is done again here, by a History; None: there is none.
+        self.replayed_path: str | None = None
         if is_writer:
             #: Directory of the graph; None: it is in memory only.
             self.path: str | None = None

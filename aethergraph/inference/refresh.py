@@ -176,11 +176,12 @@ class Refresh:
         if now["lsn"] == before["lsn"]:
             return np.empty(0, np.int64)
         store = snapshot.native_snapshot.store
-        if store.path is None:
+        path = store.path or store.replayed_path
+        if path is None:
             raise _UnknownChangesError("the graph is not open in its directory")
         megabytes = max(1, -(-store.live.count().arena_bytes >> 20))
         try:
-            with History(store.path, megabytes) as history:
+            with History(path, megabytes) as history:
                 since = history.at(before["lsn"]).commit
                 then = history.at(now["lsn"])
                 assert isinstance(then, Snapshot)

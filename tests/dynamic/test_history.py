@@ -127,6 +127,17 @@ def test_more_changes_of_rows_than_there_is_room_for(tmp_path: Path) -> None:
         assert (then.node_attrs["x"].gather([0]) == 9).all()
 
 
+def test_rows_that_commits_change(tmp_path: Path) -> None:
+    with DynamicGraph.open(tmp_path / "g", 5, 8, durability="sync") as graph:
+        graph.node_attrs["x"] = np.zeros((5, 1))
+        with History(tmp_path / "g", 8) as history:
+            for nodes in ([3], [1, 3], [0]):
+                before: Any = history.last()
+                graph.update_nodes(nodes, x=np.ones((len(nodes), 1)))
+                then: Any = history.last()
+                assert then.node_attrs["x"].changed(before.commit).tolist() == nodes
+
+
 def test_a_merge_between_listing_the_log_and_opening_it(tmp_path: Path) -> None:
     graph = DynamicGraph.open(tmp_path / "g", NODES, durability="none")
     graph.insert_edge(1, 2)

@@ -25,6 +25,7 @@ from support.recording import Interrupt
 from support.strategies import examples
 
 from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
+from aethergraph.dynamic import History
 from aethergraph.errors import (
     CorruptFileError,
     DiskFullError,
@@ -335,6 +336,26 @@ def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) ->
     graph.delete_edge(7, 3)
     reader = DynamicGraph.attach(tmp_path / "g.aegd")
     assert vectors.refresh(reader) == [[3], [3, 4]]
+
+
+def test_commits_of_a_log_that_others_write(tmp_path: Path) -> None:
+    """Of one history changes are known as it goes on; of another one by their log."""
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    for source in (7, 8):
+        with History(tmp_path / "g.aegd", 16) as history:
+            vectors.refresh(history.last())
+            graph.insert_edge(source, 3)
+            graph.update_nodes([5], x=[[-source]])
+            graph.flush()
+            assert vectors.refresh(history.last()) == [[3, 5, 6], [3, 4, 5, 6, 7]]
+            assert "Comparing features" not in vectors.stages
+            graph.update_nodes([5], x=[[9]])
+            graph.flush()
+            assert vectors.refresh(history.last()) == [[5, 6], [5, 6, 7]]
+        graph.insert_edge(source, 1)
+        graph.flush()
+        with History(tmp_path / "g.aegd", 16) as history:
+            assert vectors.refresh(history.last()) == [[1], [1, 2]]
 
 
 def test_merges(tmp_path: Path) -> None:
