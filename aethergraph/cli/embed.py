@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from enum import Enum
 from pathlib import Path
-from time import perf_counter
-from typing import Annotated, Any, cast
+from time import monotonic, perf_counter, sleep
+from typing import Annotated, Any
 
 import typer
 
 from aethergraph._checks.optional import require
 from aethergraph.cli.graphs import opened
+from aethergraph.cli.live_copies import ARENA_MB
 from aethergraph.cli.models import importing_from, kind_of, load_model, load_weights
-from aethergraph.cli.terminal import Stages, command, duration, note, size, stdout
+from aethergraph.cli.terminal import (
+    Stages,
+    command,
+    duration,
+    ending_by_signals,
+    note,
+    size,
+    stdout,
+)  # fmt: skip
 from aethergraph.convert.readers.base import check_readable
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.dynamic.history import History
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.feature_table import FeatureTable
+from aethergraph.graph.schema import NODE, as_typed
 from aethergraph.inference import embed
+from aethergraph.storage.budget import Budget
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["embed_command"]
 
@@ -28,7 +43,10 @@ class DType(str, Enum):
     float64 = "float64"
 
 
+#: Seconds between two looks at a graph that is followed, and between two at a signal.
+_INTERVAL, _LOOK = 10.0, 0.25
 _READING = "What layers read"
+_FOLLOWING = "Vectors that follow a graph"
 _WORKING = "How the work is done"
 
 
@@ -43,12 +61,7 @@ def embed_command(
             "that returns one. Its Python is run."
         ),
     ],
-    output: Annotated[
-        Path,
-        typer.Argument(
-            help="File of the vectors to write (.npy); of a graph of many types the folder of them."
-        ),
-    ],
+    output: Annotated[Path, typer.Argument(help="File of the vectors to write (.npy), or folder.")],
     weights: Annotated[
         Path | None,
         typer.Option(help="Weights to load: a file of torch.save(model.state_dict(), ...)."),
@@ -57,8 +70,8 @@ def embed_command(
     features: Annotated[
         list[str] | None,
         typer.Option(
-            help="Rows of nodes for the first layer, .npy or native; of a graph of many types "
-            "TYPE=FILE, for each type that has some. Default: x of the graph.",
+            help="Rows of nodes for the first layer, .npy or native; default: x of the graph. "
+            "TYPE=FILE of a graph of many types, for each type that has them elsewhere.",
             rich_help_panel=_READING,
         ),
     ] = None,
@@ -91,6 +104,31 @@ def embed_command(
             min=0,
             help="Of a live graph, the commit of the log that is taken; default: the last one.",
             rich_help_panel=_READING,
+        ),
+    ] = None,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh",
+            help="Keep the rows of all layers; compute what has changed since the last time.",
+            rich_help_panel=_FOLLOWING,
+        ),
+    ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Refresh whenever the live graph has a later commit, until Ctrl-C.",
+            rich_help_panel=_FOLLOWING,
+        ),
+    ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=3600,
+            help=f"Seconds between two looks for one; default: {_INTERVAL:g}.",
+            rich_help_panel=_FOLLOWING,
         ),
     ] = None,
     dtype: Annotated[
@@ -131,71 +169,159 @@ def embed_command(
     """Compute a vector of every node with a trained model, layer by layer, out of core.
 
     Runs the Python of MODEL: give what you trust. A run that was killed goes on where it was when
-    it is repeated.
+    it is repeated. Of a graph of many types OUTPUT is a folder, which gets a file of each type.
+
+    With --refresh the rows of all layers are kept beside the output, and the same command computes
+    what has changed since, in a live graph or in --features. With --follow it does so until Ctrl-C,
+    which it ends at after the refresh that it is at; a second one ends it at once.
 
     Example: aethergraph embed graph.aeg model.py:net vectors.npy --weights net.pt --features x.npy
     """
-    began = perf_counter()
-    with importing_from(model), opened(graph, commit) as source, Stages() as stages:
-        layers = load_model(model)
-        if weights is not None:
-            load_weights(layers, str(weights), model)
-        elif kind_of(layers) != "batches":
-            note(f"without --weights, {model} has those that it is made with")
-        rows = _open_rows(features, source, graph, memory_budget)
-        options: dict[str, Any] = {
-            "batch_size": batch_size, "num_neighbors": _as_fanouts(num_neighbors),
-            "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
-            "seed": seed, "force": force, "restart": restart, "stages": stages, "remark": note,
-        }  # fmt: skip
-        if source.native_snapshot is not None:
-            more = f": with --commit {source.lsn} the command goes on if others follow"
-            note(f"commit {source.lsn} of {graph}{more * (commit is None)}")
-        values = {"edge_weight": edge_weight, "edge_attr": edge_attr}
-        result = _embed(layers, source, rows, output, values, device, options)
-    tables = result.values() if isinstance(result, dict) else [result]
-    for table in tables:
-        file = output / Path(table.path).name if isinstance(result, dict) else output
-        shape = " x ".join(map(str, table.row_shape))
-        text = f"{file}: {table.num_rows:,} vectors of {shape} {table.dtype_name}"
-        _say(f"{text}, {size(os.path.getsize(file))}")
-    _say(f"done in {duration(perf_counter() - began)}")
+    if follow and commit is not None:
+        raise InvalidArgumentError(
+            f"--commit {commit} is a single one, and --follow takes all that come: leave it out"
+        )
+    if interval is not None and not follow:
+        raise InvalidArgumentError(
+            f"--interval {interval:g} is between two looks of --follow: leave it out, or give that"
+        )
+    values = {"edge_weight": edge_weight, "edge_attr": edge_attr}
+    options: dict[str, Any] = {
+        "batch_size": batch_size, "num_neighbors": _as_fanouts(num_neighbors),
+        "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
+        "seed": seed, "force": force, "restart": restart, "refresh": refresh or follow,
+        "remark": note,
+    }  # fmt: skip
+    seconds = (_INTERVAL if interval is None else interval) if follow else None
+    with importing_from(model), closing(_moments(graph, commit, seconds)) as moments:
+        layers: Any = None
+        for source in moments:
+            began = perf_counter()
+            if layers is None:
+                layers = _load(model, weights)
+            is_live = source.native_snapshot is not None
+            if is_live and not options["refresh"]:
+                more = f": with --commit {source.lsn} the command goes on if others follow"
+                note(f"commit {source.lsn} of {graph}{more * (commit is None)}")
+            with ExitStack() as files, Stages() as stages:
+                rows = _rows(features or [], source, graph, memory_budget, files)
+                tables = _embed(
+                    layers, source, rows, output, values, device, {**options, "stages": stages}
+                )
+            of_commit = f", commit {source.lsn}" if is_live and options["refresh"] else ""
+            _print(output, tables, f"{of_commit}, {duration(perf_counter() - began)}")
+            options.update(force=False, restart=False)  # of what is there now
 
 
-def _say(text: str) -> None:
-    stdout().print(text, markup=False, soft_wrap=True)
+def _moments(graph: Path, commit: int | None, interval: float | None) -> Iterator[Any]:
+    """Yield a graph as it is; with an interval again whenever it has a later commit.
+
+    Args:
+        graph: file or directory.
+        commit: the commit; None: the last one.
+        interval: seconds between two looks, until a signal ends it; None: there is one look.
+    """
+    if interval is None:
+        with opened(graph, commit) as source:
+            yield source
+        return
+    if not is_live_directory(graph):
+        check_readable(graph)
+        raise InvalidArgumentError(f"--follow is for live graphs, and {graph} is none")
+    with History(graph, ARENA_MB) as history, ending_by_signals() as is_ending:
+        lsn = None
+        while not is_ending():
+            began = monotonic()
+            snapshot = _last(history)
+            if snapshot.lsn != lsn:
+                lsn = snapshot.lsn
+                yield snapshot
+            while not is_ending() and (left := began + interval - monotonic()) > 0:
+                sleep(min(left, _LOOK))
 
 
-def _open_rows(
-    features: list[str] | None, graph: Any, name: Path, budget: str | None
-) -> FeatureTable | dict[str, FeatureTable] | None:
-    """Open the rows of nodes, of a graph of many types by type; None: those that the graph has."""
-    if not features:
-        types = graph.node_types if graph.is_typed else []
-        attrs = [graph[kind].node_attrs for kind in types] or [graph.node_attrs]
-        if all(table.get("x") is None for table in attrs):
-            form = " TYPE=FILE" if graph.is_typed else ""
-            raise InvalidArgumentError(f"{name} has no rows of nodes (x): give --features{form}")
-        return None
-    if not graph.is_typed:
-        if len(features) > 1:
-            raise InvalidArgumentError(f"--features is given once: {name} has nodes of one type")
-        return _load_rows(features[0], budget)
-    by_type = {}
-    for text in features:
-        kind, equals, path = text.partition("=")
-        if not equals or kind not in graph.node_types:
+def _last(history: History) -> Any:
+    """Return the last commit, also where a merge has given up those before it."""
+    while True:
+        with suppress(OutOfRangeError):  # after which it begins anew, from the new base
+            return history.last()
+
+
+def _load(model: str, weights: Path | None) -> Any:
+    """Return the model with its weights."""
+    layers = load_model(model)
+    if weights is not None:
+        load_weights(layers, str(weights), model)
+    elif kind_of(layers) != "batches":
+        note(f"without --weights, {model} has those that it is made with")
+    return layers
+
+
+def _rows(
+    texts: Sequence[str], source: Any, graph: Path, memory: str | None, files: ExitStack
+) -> Any:
+    """Return what the first layer reads, of a typed graph by type; None: the ``x`` of the graph.
+
+    Args:
+        texts: what ``--features`` gives: a file, or files of types.
+        source: the graph at its moment.
+        graph: where it is.
+        memory: budget for all of them.
+        files: closes them.
+    """
+    if source.is_typed:
+        paths = _paths_of_types(texts, source.node_types, graph)
+    else:
+        paths = dict(zip([NODE], texts, strict=False))
+        if len(texts) > 1:
             raise InvalidArgumentError(
-                f"--features {text!r} is not TYPE=FILE: {name} has the types "
-                f"{', '.join(graph.node_types)}"
+                f"--features is given {len(texts)} times, and {graph} has one type of nodes"
             )
-        by_type[kind] = _load_rows(path, budget)
-    return by_type
+    typed = as_typed(source)
+    of_graph = {name: rows for name in typed.node_types
+                if (rows := typed[name].node_attrs.get("x")) is not None}  # fmt: skip
+    if not paths and not of_graph:
+        form = " TYPE=FILE" if source.is_typed else ""
+        raise InvalidArgumentError(f"{graph} has no rows of nodes (x): give --features{form}")
+    if not paths:
+        return None
+    budget = None if memory is None else Budget.parse(memory).limit // len(paths)
+    for path in paths.values():
+        check_readable(path)
+    tables = {
+        name: files.enter_context(FeatureTable.load(path, "auto", memory_budget=budget))
+        for name, path in paths.items()
+    }
+    return {**of_graph, **tables} if source.is_typed else tables[NODE]
 
 
-def _load_rows(path: str, budget: str | None) -> FeatureTable:
-    check_readable(path)
-    return FeatureTable.load(path, "auto", memory_budget=budget)
+def _paths_of_types(texts: Sequence[str], types: Sequence[str], graph: Path) -> dict[str, str]:
+    """Return files by node type, of texts such as ``paper=x.npy``."""
+    paths: dict[str, str] = {}
+    for text in texts:
+        # A type may have a "=" in its name.
+        name = max((name for name in types if text.startswith(f"{name}=")), key=len, default=None)
+        if name is None:
+            raise InvalidArgumentError(
+                f"--features {text!r} is not TYPE=FILE, where TYPE is one of {graph}: "
+                f"{', '.join(types)}"
+            )
+        if name in paths:
+            raise InvalidArgumentError(f"--features {text!r}: {name!r} has {paths[name]!r} already")
+        paths[name] = text[len(name) + 1 :]
+    return paths
+
+
+def _print(output: Path, tables: Any, end: str) -> None:
+    """Print a line for each file."""
+    by_path = {output: tables}
+    if isinstance(tables, dict):
+        by_path = {output / os.path.basename(table.path): table for table in tables.values()}
+    for number, (path, table) in enumerate(by_path.items(), 1):
+        text = f"{path}: {table.num_rows:,} vectors of {' x '.join(map(str, table.row_shape))} "
+        text += f"{table.dtype_name}, {size(os.path.getsize(path))}"
+        text += end if number == len(by_path) else ""
+        stdout().print(text, markup=False, soft_wrap=True)
 
 
 def _as_fanouts(text: str | None) -> int | list[int] | None:
@@ -214,7 +340,7 @@ def _embed(
     model: Any, graph: Any, features: Any, out: Path, values: dict[str, str | None],
     device: str | None, options: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Compute the vectors by the function that is for such a model."""
+    """Compute the vectors by the function that is for such a model; return the table or tables."""
     kind = kind_of(model)
     named = {option: name for option, name in values.items() if name is not None}
     if kind == "batches":
@@ -222,7 +348,7 @@ def _embed(
             raise InvalidArgumentError(f"--device {device}: MODEL has no torch modules to move")
         layers = model if isinstance(model, (list, tuple)) else [model]
         names = list(dict.fromkeys(named.values()))
-        return cast(FeatureTable, embed(layers, graph, features, out, edge_attrs=names, **options))
+        return embed(layers, graph, features, out, edge_attrs=names, **options)
     if kind == "dgl":
         if "edge_attr" in named:
             raise InvalidArgumentError("--edge-attr is for models of PyG, and MODEL is of DGL")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -21,6 +20,7 @@ from aethergraph.cli.terminal import (
     command,
     count,
     duration,
+    ending_by_signals,
     note,
     print_error,
     showing_metrics,
@@ -286,20 +286,11 @@ def _watch(ingestor: Ingestor) -> IngestStats:
     The first signal lets it make its last commit; the second does not wait for that.
     """
     console = stderr()
-    stopping = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopping
-        if stopping:  # what is waited for may never come, such as a source that does not answer
-            raise KeyboardInterrupt
-        stopping = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with ending_by_signals() as is_ending:
         with Live(console=console, refresh_per_second=4, transient=True) as display:
             ingestor.start()
             last, at, note_time = ingestor.stats(), time.monotonic(), time.monotonic()
-            while last.state not in ("ended", "stopped", "failed") and not stopping:
+            while last.state not in ("ended", "stopped", "failed") and not is_ending():
                 time.sleep(_LOOK)
                 now = ingestor.stats()
                 if now.state == "failed":  # which is printed as an error
@@ -314,9 +305,6 @@ def _watch(ingestor: Ingestor) -> IngestStats:
                     note_time = time.monotonic()
                     note(text)
         ingestor.stop()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return ingestor.stats()
 
 

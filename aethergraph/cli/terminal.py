@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -44,6 +45,7 @@ __all__ = [
     "command",
     "count",
     "duration",
+    "ending_by_signals",
     "note",
     "printable",
     "print_json",
@@ -122,6 +124,29 @@ def showing_metrics() -> Iterator[None]:
     finally:
         if not was_enabled:
             observe.disable()
+
+
+@contextmanager
+def ending_by_signals() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C or SIGTERM end a block in its own time; a second one is KeyboardInterrupt.
+
+    Yields:
+        A function that returns whether the first one has come.
+    """
+    has_come = False
+
+    def take(*_: object) -> None:
+        nonlocal has_come
+        if has_come:  # what is waited for may never come, such as a source that does not answer
+            raise KeyboardInterrupt
+        has_come = True
+
+    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: has_come
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def printable(text: str) -> str:

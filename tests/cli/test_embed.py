@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from support.commands import MAIN, ae, said, warm_commands
 from support.graphs import make_graph
-from support.processes import WarmPython
+from support.processes import WarmPython, talking
 
 from aethergraph import DynamicGraph, Graph, HeteroGraph
+from aethergraph.cli.embed import _moments
 
 COUNT = 200
 GRAPH = make_graph(COUNT)
@@ -69,8 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def embed(model: str, *args: object, code: int = 0) -> str:
-    features = () if "--features" in args else ("--features", "x.npy")
-    call = ("embed", "g.aeg", model, "h.npy", *features, "--force", *args)
+    call = ("embed", "g.aeg", model, "h.npy", "--features", "x.npy", "--force", *args)
     return said(*call, code=code)
 
 
@@ -78,7 +79,7 @@ def test_functions_of_batches(folder: Path) -> None:
     for place in ("models.py", "models"):
         for name, times in (("layers", 2), ("make", 2), ("total", 1), ("Total", 1)):
             told = embed(f"{place}:{name}")
-            assert re.match(r"h\.npy: 200 vectors of 3 int64, 4\.8 KiB done in ", told)
+            assert re.match(r"h\.npy: 200 vectors of 3 int64, 4\.8 KiB, ", told)
             np.testing.assert_array_equal(np.load("h.npy"), totals(times))
 
 
@@ -98,30 +99,6 @@ def test_rows_of_the_graph(folder: Path) -> None:
     graph.save("with_x.aeg")
     ae("embed", "with_x.aeg", "models.py:total", "h.npy")
     np.testing.assert_array_equal(np.load("h.npy"), totals(1))
-
-
-def test_graphs_of_many_types(folder: Path) -> None:
-    Path("typed.py").write_text(
-        "def count(batch):\n"
-        "    ((name, seeds),) = batch.seeds.items()\n"
-        "    return batch.x[name][: len(seeds)] + 1\n"
-    )
-    graph = HeteroGraph.from_edges({("a", "to", "b"): ([0], [1]), ("b", "to", "a"): ([0], [0])})
-    graph.save("t.aeg")
-    np.save("a.npy", np.ones((1, 2)))
-    np.save("b.npy", np.ones((2, 2)))
-    call = ("embed", "t.aeg", "typed.py:count", "out")
-    told = said(*call, "--features", "a=a.npy", "--features", "b=b.npy")
-    assert told.startswith("out/a.npy: 1 vectors of 2 float64, 144 B out/b.npy: 2 vectors of 2 ")
-    assert np.load("out/b.npy").tolist() == [[2, 2], [2, 2]]
-    for args, message in (
-        ((), "t.aeg has no rows of nodes (x): give --features TYPE=FILE"),
-        (("--features", "a.npy"), "--features 'a.npy' is not TYPE=FILE: t.aeg has the types a, b"),
-    ):
-        assert message in said(*call, *args, code=2)
-    twice = ("--features", "x.npy", "--features", "x.npy")
-    told = said("embed", "g.aeg", "models.py:total", "h.npy", *twice, code=2)
-    assert "--features is given once: g.aeg has nodes of one type" in told
 
 
 def test_a_live_graph_is_taken_as_of_a_commit(folder: Path) -> None:
@@ -228,12 +205,17 @@ def test_mistakes_are_one_line(folder: Path) -> None:
         (("--weights", "x.npy"), 2, "--weights x.npy is for torch modules, and models.py:layers"),
         (("--weights", "none.pt"), 1, "none.pt: no such file"),
         (("--edge-weight", "w"), 2, "edge_attrs: 'w' does not exist"),
-        (("--features", "none.npy"), 1, "none.npy: no such file"),
+        (("--features", "x.npy"), 2, "--features is given 2 times, and g.aeg has one type of nod"),
+        (("--interval", "3"), 2, "--interval 3 is between two looks of --follow: leave it out, or"),
+        (("--follow",), 2, "--follow is for live graphs, and g.aeg is none"),
+        (("--follow", "--commit", 1), 2, "--commit 1 is a single one, and --follow takes all tha"),
         (("--memory", "1K"), 2, "a memory budget of 1024 bytes is too small to read rows"),
     ):
         assert message in embed(model, *args, code=code)
     for args, code, message in (
         (("none.aeg", model, "h.npy"), 1, "none.aeg: no such file"),
+        (("none", model, "h.npy", "--follow"), 1, "none: no such file"),
+        (("g.aeg", model, "h.npy", "--features", "none.npy"), 1, "none.npy: no such file"),
         (("g.aeg", model, "h.npy"), 2, "g.aeg has no rows of nodes (x): give --features"),
         (("g.aeg", model, "x.npy", "--features", "x.npy"), 2, "the output is also an input"),
         (("g.aeg", model, "old.npy", "--features", "x.npy"), 1, "exists already; --force overwr"),
@@ -241,6 +223,152 @@ def test_mistakes_are_one_line(folder: Path) -> None:
     ):
         assert message in said("embed", *args, code=code)
     assert not os.path.exists("h.npy")
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    with warm_commands() as warm:
+        yield warm
+
+
+# ---- many types ----------------------------------------------------------------------------------
+
+TYPED = """
+import numpy as np
+
+def total(batch):
+    (name, seeds), = batch.seeds.items()
+    rows = batch.x[name][: len(seeds)] * 3
+    for kind, (row, col) in batch.edge_index.items():
+        if kind[2] == name:
+            np.add.at(rows, col, batch.x[kind[0]][row])
+    return rows
+"""
+EDGES = {("a=b", "to", "c/d"): ([0, 1, 1], [0, 0, 1]), ("c/d", "of", "a=b"): ([1], [2])}
+
+
+@pytest.fixture
+def typed(folder: Path) -> Path:
+    """A graph of two types, one of which has rows in it."""
+    graph = HeteroGraph.from_edges(EDGES, {"a=b": 3, "c/d": 2})
+    graph["c/d"].node_attrs["x"] = np.array([[1], [2]])
+    graph.save("t.aeg")
+    np.save("ab.npy", np.array([[10], [20], [30]]))
+    (folder / "typed.py").write_text(TYPED)
+    (folder / "program.py").write_text(MAIN)
+    return folder
+
+
+def test_many_types(typed: Path, python: WarmPython) -> None:
+    """A process of its own: a line and a file for each type."""
+    call = [typed / "program.py", "embed", "t.aeg", "typed.py:total", "out", "--memory", "64M"]
+    done = python.run([*call, "--features", "a=b=ab.npy"], typed)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first == "out/a=b.npy: 3 vectors of 1 int64, 152 B"
+    assert re.fullmatch(r"out/c%2Fd\.npy: 2 vectors of 1 int64, 144 B, 0\.\d s", second)
+    assert np.load("out/a=b.npy").tolist() == [[30], [60], [92]]
+    assert np.load("out/c%2Fd.npy").tolist() == [[33], [26]]
+    for args, message in (
+        (["--features", "ab.npy"], "--features 'ab.npy' is not TYPE=FILE, where TYPE is one of t."),
+        (["--features", "a=b=ab.npy"] * 2, "--features 'a=b=ab.npy': 'a=b' has 'ab.npy' already"),
+        (["--features", "c/d=ab.npy"], "features['c/d'] has 3 rows"),
+    ):
+        assert message in said("embed", "t.aeg", "typed.py:total", "none", *args, code=2)
+    told = said("embed", "t.aeg", "typed.py:total", "none", "--refresh", code=1)
+    assert "graph has several types of nodes: --refresh takes graphs of one" in told
+    HeteroGraph.from_edges(EDGES).save("bare.aeg")
+    told = said("embed", "bare.aeg", "typed.py:total", "none", code=2)
+    assert "bare.aeg has no rows of nodes (x): give --features TYPE=FILE" in told
+
+
+# ---- graphs that change --------------------------------------------------------------------------
+
+#: A writer: an edge to node 2 and another row of node 0 for each line that it reads.
+WRITER = """
+import sys
+import numpy as np
+from aethergraph import DynamicGraph
+
+with DynamicGraph.open(sys.argv[1], 10, 16, durability="sync") as graph:
+    graph.features = np.ones((10, 1), np.int64)
+    graph.insert_edges(range(9), range(1, 10))
+    for line in sys.stdin:
+        with graph.transaction():
+            graph.insert_edge(graph.in_degrees([2])[0] + 2, 2)
+            graph.update_nodes([0], x=[[graph.lsn]])
+        print(graph.lsn, flush=True)
+"""
+
+
+def of_commit(lsn: int) -> list[Any]:
+    ae("embed", "live", "models.py:layers", "all.npy", "--force", "--commit", lsn)
+    rows: list[Any] = np.load("all.npy").tolist()
+    return rows
+
+
+def test_refresh(folder: Path) -> None:
+    call = ("embed", "live", "models.py:layers", "h.npy", "--refresh")
+    with talking(WRITER, "live") as write:
+        for number in range(3):
+            lsn = int(write())
+            done = ae(*call)
+            wanted = "note: of 10 nodes the layers compute 3 and 4\n" if number else ""
+            assert done.stderr == wanted
+            assert re.fullmatch(
+                rf"h\.npy: 10 vectors of 1 int64, 208 B, commit {lsn}, .*s\n", done.stdout
+            )
+            assert np.load("h.npy").tolist() == of_commit(lsn)
+    np.save("rows.npy", np.ones((COUNT, 1), int))
+    Graph.from_edges(COUNT, SRC, DST, layout="both").save("b.aeg")
+    same = ("embed", "b.aeg", "models.py:layers", "f.npy", "--refresh", "--features", "rows.npy")
+    for rows in (1, 2):
+        np.save("rows.npy", np.where(np.arange(COUNT) == 7, rows, 1)[:, None])
+        told = ae(*same)
+    assert told.stderr == "note: of 200 nodes the layers compute 18 and 101\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_follow(number: int, folder: Path, python: WarmPython) -> None:
+    (folder / "program.py").write_text(MAIN)
+    call = [folder / "program.py", "embed", "live", "models.py:layers", "h.npy"]
+    with talking(WRITER, "live") as write:
+        commits = [int(write())]
+        pid = python.start([*call, "--follow", "--interval", "0.1"], folder, folder / "out")
+        try:
+            for _ in range(3):
+                wait_for(of_commit(commits[-1]))
+                commits.append(int(write()))
+            wait_for(of_commit(commits[-1]))
+        finally:
+            os.kill(pid, number)
+            code = python.wait()
+    told = Path("out").read_text().splitlines()
+    assert code == 0, Path("out.err").read_text()
+    assert [int(line.split("commit ")[1].split(",")[0]) for line in told] == commits
+    assert Path("out.err").read_text() == "note: of 10 nodes the layers compute 3 and 4\n" * 3
+
+
+def wait_for(rows: list[Any]) -> None:
+    """Wait until a whole file has such rows."""
+    end = time.monotonic() + 60
+    while not (os.path.exists("h.npy") and np.load("h.npy").tolist() == rows):
+        assert time.monotonic() < end, Path("out.err").read_text()
+        time.sleep(0.02)
+
+
+def test_a_merge_while_a_graph_is_followed(folder: Path) -> None:
+    """What is known no more is computed for all nodes, and later commits as before."""
+    with DynamicGraph.open("live", 10, 16, durability="sync") as graph:
+        graph.features = np.ones((10, 1))
+        moments = _moments(Path("live"), None, 0.01)
+        first = next(moments).lsn
+        for source in range(4):
+            graph.insert_edge(source, 7)
+            graph.merge()
+        graph.insert_edge(8, 7)
+        assert next(moments).lsn == graph.lsn > first + 4
+        moments.close()
 
 
 # ---- models of torch -----------------------------------------------------------------------------
@@ -317,6 +445,42 @@ def test_models_of_pyg_with_weights(nets: Path, torch_python: WarmPython) -> Non
         np.testing.assert_allclose(
             np.load("h.npy"), np.load(f"{weights}.wanted.npy"), atol=1e-4, rtol=1e-4
         )
+
+
+HETERO = """
+import numpy as np
+import torch
+from aethergraph import HeteroGraph
+from torch_geometric.nn import GraphSAGE, to_hetero
+
+EDGES = {("a", "to", "b"): ([0, 1, 1], [0, 0, 1]), ("b", "of", "a"): ([1], [2])}
+
+def make():
+    return to_hetero(GraphSAGE((3, 3), 8, 2, 4), (["a", "b"], list(EDGES)))
+
+if __name__ == "__main__":
+    HeteroGraph.from_edges(EDGES, {"a": 3, "b": 2}).save("t.aeg")
+    x = {"a": torch.rand(3, 3), "b": torch.rand(2, 3)}
+    model, edges = make().eval(), {kind: torch.tensor(ends) for kind, ends in EDGES.items()}
+    torch.save(model.state_dict(), "hetero.pt")
+    with torch.no_grad():
+        wanted = model(x, edges)
+    for name, rows in x.items():
+        np.save(f"x-{name}.npy", rows)
+        np.save(f"wanted-{name}.npy", wanted[name])
+"""
+
+
+@pytest.mark.pyg
+def test_models_of_many_types(folder: Path, torch_python: WarmPython) -> None:
+    Path("hetero.py").write_text(HETERO)
+    Path("program.py").write_text(MAIN)
+    call = ["program.py", "embed", "t.aeg", "hetero.py:make", "out", "--weights", "hetero.pt"]
+    for args in (["hetero.py"], [*call, "--features", "a=x-a.npy", "--features", "b=x-b.npy"]):
+        done = torch_python.run([folder / args[0], *args[1:]], folder)
+        assert (done.returncode, done.stderr) == (0, "")
+    for name in "ab":
+        np.testing.assert_allclose(np.load(f"out/{name}.npy"), np.load(f"wanted-{name}.npy"), 1e-4)
 
 
 @pytest.mark.pyg
