@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, suppress
 from enum import Enum
 from pathlib import Path
@@ -213,7 +213,7 @@ def embed_command(
             options.update(force=False, restart=False)  # of what is there now
 
 
-def _moments(graph: Path, commit: int | None, interval: float | None) -> Iterator[Any]:
+def _moments(graph: Path, commit: int | None, interval: float | None) -> Generator[Any, None, None]:
     """Yield a graph as it is; with an interval again whenever it has a later commit.
 
     Args:

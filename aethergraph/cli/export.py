@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import typer
 
@@ -39,6 +40,14 @@ def export_command(
         int | None,
         typer.Option(min=0, help="Of a live graph in --ids, the commit; default: the last one."),
     ] = None,
+    node_type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            help="Of a graph of many types in --ids, the type of the nodes; default: the name of "
+            "the file of rows, as embed calls it.",
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Column of the keys; default: key, or node without --ids.")
     ] = None,
@@ -47,11 +56,23 @@ def export_command(
 ) -> None:
     """Write vectors, or other rows of nodes, with the nodes' keys as a table.
 
-    Example: aethergraph export vectors.npy vectors.parquet --ids friends.aeg
+    Examples: aethergraph export vectors.npy vectors.parquet --ids friends.aeg;
+    aethergraph export vectors/paper.npy papers.parquet --ids citations.aeg
     """
     began = perf_counter()
+    if rows.is_dir():
+        raise InvalidArgumentError(
+            f"{rows} is a folder: give a file of it, which has the rows of a type, such as "
+            f"{min(rows.glob('*.npy'), default=rows / 'paper.npy')}"
+        )
+    if node_type is not None and ids is None:
+        raise InvalidArgumentError(f"--type {node_type} is of --ids: leave it out, or give that")
     check_readable(rows)
-    with FeatureTable.load(rows) as table, _keys(ids, commit) as keys, Stages() as stages:
+    with (
+        FeatureTable.load(rows) as table,
+        _keys(ids, commit, node_type, rows) as keys,
+        Stages() as stages,
+    ):
         progress = stages("Writing", "rows")
         export(table, output, ids=keys, key=key, column=column, force=force, progress=progress)
         text = f"{output}: {table.num_rows:,} rows, {size(os.path.getsize(output))}"
@@ -59,18 +80,41 @@ def export_command(
 
 
 @contextmanager
-def _keys(path: Path | None, commit: int | None) -> Iterator[Any]:
-    """Yield what has the keys of nodes; None without a path."""
+def _keys(
+    path: Path | None, commit: int | None, node_type: str | None, rows: Path
+) -> Iterator[Any]:
+    """Yield what has the keys of nodes; None without a path.
+
+    Args:
+        path: a map of ids, or a graph.
+        commit: of a live graph, the commit.
+        node_type: of a graph of many types, the type; None: ``rows`` is called after it.
+        rows: the file of rows.
+    """
     if path is None:
         yield None
     elif not is_live_directory(path) and file_kind(path) == "ids":
+        _refuse_type(node_type, path)
         with IdMap.load(path) as ids:
             yield ids
     else:
         with opened(path, commit) as graph:
-            if graph.is_typed and len(graph.node_types) > 1:
+            if not graph.is_typed:
+                _refuse_type(node_type, path)
+                yield graph.ids
+                return
+            types, named = graph.node_types, unquote(rows.stem)
+            name = node_type or (types[0] if len(types) == 1 else named)
+            if name not in types:
+                why = f"{rows} has the name of none" if node_type is None else f"{name!r} is none"
                 raise InvalidArgumentError(
-                    f"{path} has several types of nodes: --ids takes the map of one of them, a "
-                    "file beside it that ends in .ids"
+                    f"{why} of the types of nodes in {path}: give --type, of {', '.join(types)}"
                 )
-            yield graph.ids[graph.node_types[0]] if graph.is_typed else graph.ids
+            yield graph.ids[name]
+
+
+def _refuse_type(node_type: str | None, path: Path) -> None:
+    if node_type is not None:
+        raise InvalidArgumentError(
+            f"--type {node_type}: {path} has keys of one type of nodes: leave it out"
+        )
