@@ -3,8 +3,8 @@
 - ```python blocks of a page share one namespace, as if typed one after the other.
 - ```console blocks: each line that starts with ``$ `` is run by bash; output is not compared.
   Plain calls of ``aethergraph`` are run by a fork of an interpreter that has imported its commands.
-- ```c blocks after ``<!-- snippet: file NAME -->`` become that file. Where ``cc`` is called, the
-  headers are where ``make -C native install PREFIX=$HOME/.local`` puts them.
+- Blocks after ``<!-- snippet: file NAME -->`` become that file and are not run. Where ``cc`` is
+  called, the headers are where ``make -C native install PREFIX=$HOME/.local`` puts them.
 - ```sh blocks set a machine up and are not run; they may hold only the commands listed below.
 - ``<!-- snippet: skip, REASON -->`` on the line before a block leaves it out, with its reason.
 - ``<!-- snippet: needs MODULE -->`` leaves it out where that module is not installed.
@@ -181,14 +181,14 @@ def run_blocks(page: Path, found: list[Block], commands: WarmPython | None = Non
     name = str(page.relative_to(ROOT))
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in found:
-        if block.kind == "python":
+        if block.file is not None:
+            Path(block.file).write_text(block.text)
+        elif block.kind == "python":
             # Leading newlines give tracebacks the page's own line numbers.
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
         elif block.kind == "console":
             assert commands is not None
             run_console(block, name, commands)
-        elif block.file is not None:
-            Path(block.file).write_text(block.text)
 
 
 def test_the_commands_of_the_readme_make_what_its_snippets_load(
