@@ -162,7 +162,9 @@ def embed_command(
     restart: Annotated[
         bool,
         typer.Option(
-            "--restart", help="Do not go on from an interrupted run.", rich_help_panel=_WORKING
+            "--restart",
+            help="Do not go on from an interrupted run; with --refresh, compute all nodes.",
+            rich_help_panel=_WORKING,
         ),
     ] = False,
 ) -> None:

@@ -17,7 +17,7 @@ from support.commands import MAIN, ae, said, warm_commands
 from support.graphs import make_graph
 from support.processes import WarmPython, talking
 
-from aethergraph import DynamicGraph, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph
 from aethergraph.cli.embed import _moments
 
 COUNT = 200
@@ -277,6 +277,12 @@ def test_many_types(typed: Path, python: WarmPython) -> None:
         assert message in said("embed", "t.aeg", "typed.py:total", "none", *args, code=2)
     told = said("embed", "t.aeg", "typed.py:total", "none", "--refresh", code=1)
     assert "graph has several types of nodes: --refresh takes graphs of one" in told
+    with DynamicHeteroGraph.open("live", {"a=b": 3, "c/d": 2}, [*EDGES], arena_mb=16) as graph:
+        for kind, ends in EDGES.items():
+            graph[kind].insert_edges(*ends)
+        graph["c/d"].node_attrs["x"] = np.array([[1], [2]])
+    ae("embed", "live", "typed.py:total", "out", "--force", "--features", "a=b=ab.npy")
+    assert np.load("out/c%2Fd.npy").tolist() == [[33], [26]]
     HeteroGraph.from_edges(EDGES).save("bare.aeg")
     told = said("embed", "bare.aeg", "typed.py:total", "none", code=2)
     assert "bare.aeg has no rows of nodes (x): give --features TYPE=FILE" in told
