@@ -246,7 +246,7 @@ run_beside() {
 # run_lane "STAGE..." " WANTED... " NICENESS: those that are wanted, one after the other, until one fails in any lane.
 run_lane() {
     local name need
-    renice -n "$3" -p "$BASHPID" >/dev/null
+    renice -n "$(($(nice) + $3))" -p "$BASHPID" >/dev/null
     for name in $1; do
         [[ $2 == *" $name "* ]] || continue
         for need in $(needs "$name"); do

@@ -128,7 +128,8 @@ def test_refreshed_vectors_follow_the_features(tmp_path: Path) -> None:
         x[row] += 1
         table = embed(layers, graph, tmp_path / "h.npy", features=x, refresh=True)
         anew = embed(layers, graph, tmp_path / "all.npy", features=x, force=True)
-        np.testing.assert_array_equal(table.array, anew.array)
+        # torch 2.2 sums products of a few more rows in another order than later versions do
+        np.testing.assert_allclose(table.array, anew.array, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_that_depend_on_the_block_are_not_refreshed(tmp_path: Path) -> None:
