@@ -26,6 +26,7 @@ from aethergraph.cli.terminal import (
     stdout,
 )  # fmt: skip
 from aethergraph.convert.readers.base import check_readable
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.history import History
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.feature_table import FeatureTable
@@ -230,10 +231,14 @@ def _moments(graph: Path, commit: int | None, interval: float | None) -> Generat
     if not is_live_directory(graph):
         check_readable(graph)
         raise InvalidArgumentError(f"--follow is for live graphs, and {graph} is none")
-    with History(graph, ARENA_MB) as history, ending_by_signals() as is_ending:
-        lsn = None
+    directory, history, lsn = LiveDirectory(graph), None, -1
+    with ending_by_signals() as is_ending, ExitStack() as files:
         while not is_ending():
             began = monotonic()
+            if history is None or history.first < int(directory.current()["lsn"]) <= lsn:
+                # Anew from the base of a merge: memory and file of the former one are freed.
+                files.close()
+                history = files.enter_context(History(graph, ARENA_MB))
             snapshot = _last(history)
             if snapshot.lsn != lsn:
                 lsn = snapshot.lsn

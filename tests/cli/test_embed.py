@@ -279,7 +279,7 @@ def test_many_types(typed: Path, python: WarmPython) -> None:
     assert "graph has several types of nodes: --refresh takes graphs of one" in told
     with DynamicHeteroGraph.open("live", {"a=b": 3, "c/d": 2}, [*EDGES], arena_mb=16) as graph:
         for kind, ends in EDGES.items():
-            graph[kind].insert_edges(*ends)
+            graph[kind].insert(*ends)
         graph["c/d"].node_attrs["x"] = np.array([[1], [2]])
     ae("embed", "live", "typed.py:total", "out", "--force", "--features", "a=b=ab.npy")
     assert np.load("out/c%2Fd.npy").tolist() == [[33], [26]]
@@ -373,7 +373,14 @@ def test_a_merge_while_a_graph_is_followed(folder: Path) -> None:
             graph.insert_edge(source, 7)
             graph.merge()
         graph.insert_edge(8, 7)
-        assert next(moments).lsn == graph.lsn > first + 4
+        second = next(moments)
+        memory = second.native_snapshot.store.memory_name
+        assert second.lsn == graph.lsn > first + 4
+        graph.merge()  # of commits that were seen: what is read from here on is the new base
+        graph.insert_edge(9, 7)
+        third = next(moments)
+        assert third.lsn == graph.lsn
+        assert third.native_snapshot.store.memory_name != memory
         moments.close()
 
 
