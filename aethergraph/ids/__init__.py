@@ -7,11 +7,10 @@ become more, as those of live graphs do, are in tiers.py.
 
 from __future__ import annotations
 
-from aethergraph.ids.builder import DuplicateKeyError, IdMapBuilder
+from aethergraph.ids.builder import IdMapBuilder
 from aethergraph.ids.id_map import IdMap
 
 __all__ = [
-    "DuplicateKeyError",
     "IdMap",
     "IdMapBuilder",
 ]

@@ -30,7 +30,8 @@ from aethergraph.errors import (
     OutOfRangeError,
     StorageError,
 )
-from aethergraph.ids import DuplicateKeyError, IdMap, IdMapBuilder
+from aethergraph.ids import IdMap, IdMapBuilder
+from aethergraph.ids.builder import DuplicateKeyError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

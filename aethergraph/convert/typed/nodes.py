@@ -19,7 +19,7 @@ from aethergraph.convert.typed.features import ColumnParts, ColumnScan, column_o
 from aethergraph.convert.typed.problems import Problems
 from aethergraph.convert.typed.schema import EdgeSpec, NodeTable
 from aethergraph.convert.typed.sources import Batch, Table
-from aethergraph.ids import DuplicateKeyError, IdMapBuilder
+from aethergraph.ids.builder import DuplicateKeyError, IdMapBuilder
 from aethergraph.ids.columns import KeyColumns
 
 __all__ = ["NodeFiles", "scan_nodes"]

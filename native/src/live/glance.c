@@ -3,8 +3,8 @@
 #include "live/handle.h"
 #include "live/view.h"
 
-#define LONG 65536 /* entries of a list that is read whole without anybody who could end it */
-#define COPIED 256 /* ids that are copied at a time */
+#define LONG   65536 /* entries of a list that is read whole without anybody who could end it */
+#define COPIED 256   /* ids that are copied at a time */
 
 typedef struct glance {
     ae_pin *pin;
