@@ -174,6 +174,9 @@ def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, 
         if stored != "csr" and graph.topology("csc").edge_ids_are_positions:
             indptr, indices = graph.csc()
             return to_int64(indices), to_int64(indptr), None
+        lists = None if stored == "csr" else _lists_of(graph)
+        if lists is not None:
+            return lists
         src, dst = _ends_by_id(graph)
         order = np.argsort(dst, kind="stable")
         return to_int64(src[order]), _pointers(dst, graph.num_dst), to_int64(order)
@@ -184,6 +187,21 @@ def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, 
     src, dst = _ends_by_id(graph)
     order = np.argsort(src, kind="stable")
     return _pointers(src, graph.num_src), to_int64(dst[order]), to_int64(order)
+
+
+def _lists_of(graph: Adjacency) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return in-edges in the order of lists, which may be that of times; None: ids have gaps."""
+    topology: Any = graph.topology("csc")
+    if topology.is_live:
+        topology = topology.pinned()
+    if topology.end_edge_ids != topology.num_edges:
+        return None
+    count = topology.num_major
+    pointers = np.zeros(count + 1, np.int64)
+    np.cumsum(topology.degrees(None), out=pointers[1:])
+    ids, edges = topology.neighbors(np.arange(count), with_edges=True)
+    assert edges is not None
+    return to_int64(ids), torch.from_numpy(pointers), to_int64(edges)
 
 
 def to_int64(values: NDArray[Any]) -> Tensor:

@@ -13,9 +13,7 @@ Source followed: ``torch_geometric/data/graph_store.py``.
 
 from __future__ import annotations
 
-import inspect
 import threading
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +34,7 @@ from aethergraph.pyg._edge_index import (
     to_coo,
     to_int64,
 )
+from aethergraph.pyg._stock_sampler import StockSampler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,29 +57,6 @@ def _holds(
         all(counts.get(name, -1) >= count for name, count in num_nodes.items())
         and not (backward and any(typed[kind].layout == "csc" for kind in typed.edge_types))
         and (sort_by is None or sort_by.sorts(built))
-    )
-
-
-_has_warned = False
-
-
-def _warn_of_pygs_sampler() -> None:
-    """Warn once if it is a sampler of PyG's that asks for all edges."""
-    global _has_warned
-    frame, names = inspect.currentframe(), []
-    while frame is not None:
-        names.append(frame.f_globals.get("__name__", ""))
-        frame = frame.f_back
-    caller = next((name for name in names if not name.startswith("aethergraph.")), "")
-    if _has_warned or not caller.startswith("torch_geometric.sampler."):
-        return
-    _has_warned = True
-    is_library = [name.startswith(("aethergraph.", "torch_geometric.")) for name in names]
-    warnings.warn(
-        "PyG's own sampler takes a copy of all edges out of this GraphStore and draws from that, "
-        "no faster than from a Data: take aethergraph.pyg.NeighborLoader (or LinkNeighborLoader) "
-        "with the same arguments, or loader = aethergraph.pyg.accelerate(loader)",
-        stacklevel=[*is_library, False].index(False) + 1,
     )
 
 
@@ -372,14 +348,27 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return attrs
 
     def csc(self, edge_types: Any = None, store: bool = False) -> Any:
-        """Return all edges in PyG's CSC form; warn once if PyG's own sampler asks for them."""
-        _warn_of_pygs_sampler()
-        return super().csc(edge_types, store)
+        """Return all edges in PyG's CSC form; warn once if PyG's own sampler asks for them.
+
+        Raises:
+            UnsupportedError: it samples in time, and lists are not in the order of these times.
+        """
+        sampler, lists = StockSampler.asking(), super().csc(edge_types, store)
+        if sampler is not None:
+            sampler.check(lists, self._node_attrs)
+        return lists
 
     def csr(self, edge_types: Any = None, store: bool = False) -> Any:
         """Return all edges in PyG's CSR form; see :meth:`csc`."""
-        _warn_of_pygs_sampler()
+        StockSampler.asking()  # which do not sample in time along out-edges
         return super().csr(edge_types, store)
+
+    @property
+    def _node_attrs(self) -> set[str]:
+        """Names of what nodes of a graph without types have."""
+        if self._graph is None:
+            return set()
+        return {*self._graph.node_attrs, *self._graph.node_values}
 
     def _edge_to_layout(self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False) -> Any:
         # The graph has the edge ids of every layout; PyG would have to sort.

@@ -128,7 +128,7 @@ def test_pin_memory(num_workers: int) -> None:
 
 @pytest.fixture
 def _not_warned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aethergraph.pyg.graph_store._has_warned", False)
+    monkeypatch.setattr("aethergraph.pyg._stock_sampler._has_warned", False)
 
 
 def pygs_over_data() -> Any:
