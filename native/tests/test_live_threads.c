@@ -64,7 +64,7 @@ static void *read_on(void *arg) {
     run *r = arg;
     uint64_t snapshots = 0, last = 0;
     aether_snapshot *s = NULL;
-    while (!atomic_load(&r->done)) {
+    do { /* once at least: a thread may not run before the writer has ended */
         aether_live_commit_info info;
         aether_error err = {0};
         if (s && snapshots % 3)
@@ -80,9 +80,8 @@ static void *read_on(void *arg) {
         CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
         CHECK_EQ(add_up(r, t), atomic_load(&r->sums[info.epoch]));
         snapshots++;
-    }
+    } while (!atomic_load(&r->done));
     aether_snapshot_release(s);
-    CHECK(snapshots > 0);
     return NULL;
 }
 
