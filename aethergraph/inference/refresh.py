@@ -193,12 +193,13 @@ class Refresh:
         """Return the rows of features that have changed, of nodes that there were."""
         kept, rows, count = self._kept, self._rows, self._kept.state["nodes"]
         left, before = kept.left_changed(), kept.state["moment"]
-        if kept.features == kept.state["features"] != {}:
-            if not isinstance(rows, SnapshotRows):
-                return left  # a file that was not written to
-            if kept.now["memory"] == before["memory"]:
-                changed = rows.changed(before["commit"])
-                return np.union1d(left, changed[changed < count])
+        is_known = (
+            kept.features == kept.state["features"] and kept.now["memory"] == before["memory"]
+        )
+        if isinstance(rows, SnapshotRows) and is_known:
+            changed = rows.changed(before["commit"])
+            return np.union1d(left, changed[changed < count])
+        # Also of a file of the same time: a write through a mapping may not change that.
         hashes = kept.load(HASHES)
         report, parts = self._job.show("Comparing features", "nodes"), [left]
         for start, part in read_hashes(rows, count):

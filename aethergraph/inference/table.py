@@ -85,7 +85,6 @@ class KeptLayers(Journal):
         restart: bool,
     ) -> None:  # fmt: skip
         self.output = os.path.abspath(output)
-        # Now: a file that is written to from here on is another one for the next call.
         self.now, self.features = describe_moment(graph), describe_features(features)
         self._kept: dict[str, Any] = {}
         self._restarts = restart
@@ -203,10 +202,8 @@ def describe_moment(graph: Any) -> dict[str, Any]:
 
 
 def describe_features(rows: RowSource) -> dict[str, Any]:
-    """Return what tells rows that cannot have changed, or tell what has, from others."""
-    if isinstance(rows, SnapshotRows):
-        return {"memory": rows.memory.inode}
-    return {"file": input_state(rows.path)} if rows.path and os.path.isfile(rows.path) else {}
+    """Return what tells rows that know what has changed from others."""
+    return {"memory": rows.memory.inode} if isinstance(rows, SnapshotRows) else {}
 
 
 def hash_rows(rows: NDArray[Any]) -> NDArray[np.uint64]:

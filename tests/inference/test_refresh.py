@@ -265,11 +265,23 @@ def test_features_of_an_array_or_a_file_are_compared_by_their_rows(tmp_path: Pat
     np.save(tmp_path / "x.npy", x)
     rows = FeatureTable.load(tmp_path / "x.npy")
     assert vectors.refresh(graph, rows) == [[], []]
-    vectors.refresh(graph, rows)
-    assert vectors.stages == []  # the file is known
     x[7] += 1
     np.save(tmp_path / "x.npy", x)
     assert vectors.refresh(graph, FeatureTable.load(tmp_path / "x.npy")) == [[7, 8], [7, 8, 9]]
+
+
+def test_a_file_that_is_written_to_through_a_mapping(tmp_path: Path) -> None:
+    """Its time is that of the first write alone, while pages stay dirty."""
+    graph, vectors, path = path_graph(tmp_path), Vectors(tmp_path), tmp_path / "x.npy"
+    np.save(path, np.zeros((10, 1), int))
+    rows = np.load(path, mmap_mode="r+")
+    vectors.refresh(graph, FeatureTable.load(path))
+    for node in (1, 7):
+        rows[node] = 5
+        rows.flush()
+        os.utime(path, (1, 1))
+        stale = [[node, node + 1], [node, node + 1, node + 2]]
+        assert vectors.refresh(graph, FeatureTable.load(path)) == stale
 
 
 def test_features_of_two_bytes(tmp_path: Path) -> None:
