@@ -130,6 +130,7 @@ def check_current(fields: Fields, description: Mapping[str, Any]) -> None:
     fields.flag("own_ids", False)
     fields.flag("renumbers_edges", False)
     fields.text("fingerprint", None)
+    fields.text("origin", None)
     fields.items("last_times", _is_time, [])
     fields.items("offsets", _is_offset, [])
     files = fields.table("ids", _is_text, {})

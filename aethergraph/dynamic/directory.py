@@ -36,7 +36,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.regular import open_descriptor
+from aethergraph._checks.regular import open_descriptor, open_regular
 from aethergraph.dynamic.descriptions import NODE_TIME, check_current, check_description
 from aethergraph.dynamic.file_sizes import bytes_before_zeros, sizes_of
 from aethergraph.errors import (
@@ -232,6 +232,33 @@ class LiveDirectory:
             )
         check_description(fields)
         return fields.values
+
+    @_named
+    def origin(self, lsn: int) -> str | None:
+        """Return what tells a commit from others of its number; None: a merge gave it up.
+
+        Copies of the directory go on with commits of equal numbers, and so does a log that was cut.
+        But each writer begins a file of the log, which has a uuid.
+        """
+        if lsn == 0:
+            return "beginning"
+        current = self.current()
+        of_base = int(current["lsn"])
+        if lsn < of_base or (lsn == of_base and "origin" in current):
+            return current["origin"] if lsn == of_base else None
+        names = {
+            int(path.name[4:-4], 16): path
+            for path in self.path.glob("wal-*.log")
+            if _SEGMENT.fullmatch(path.name)
+        }
+        first = max((number for number in names if number <= lsn), default=None)
+        if first is None:
+            return None
+        with suppress(OSError), open_regular(names[first]) as file:
+            header = file.read(56)
+            if header[48:] == first.to_bytes(8, "little"):  # else it is used again meanwhile
+                return header[32:48].hex()
+        return None
 
     def open_class(self) -> str:
         """Return the name of the class that opens and attaches the graph, for messages."""

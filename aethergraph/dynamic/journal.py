@@ -456,6 +456,8 @@ class Journal(LogReader):
             "lsn": lsn, "fingerprint": below.fingerprint, "nodes": counts, "edge_ids": ends,
             "offsets": offsets,
         }  # fmt: skip
+        if lsn and (origin := self.directory.origin(lsn)):  # which the log will not have any more
+            state["origin"] = origin
         if renumbers:  # else as older builds wrote it
             state["renumbers_edges"] = True
         self._make_current(base, {**state, "ids": ids} if ids else state)

@@ -23,6 +23,7 @@ from aethergraph.inference.batches import Fanout
 from aethergraph.inference.descriptions import describe_command, describe_kept
 from aethergraph.inference.job import Embedding, Layer, Options
 from aethergraph.inference.refresh import refresh_output
+from aethergraph.inference.table import origin_of
 from aethergraph.loading.columns import edge_columns
 from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource, HeterogeneousGraph, RowSource
 from aethergraph.sampling._misuse import not_a_graph
@@ -156,6 +157,8 @@ def embed(
     command = describe_command(functions, graph, at, rows, options, columns)
     if refresh:
         command["refresh"] = True  # work files of layers stay
+        if at.native_snapshot is not None:
+            command["graph"]["origin"] = origin_of(at, int(at.native_snapshot.lsn))
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
     if refresh:
         if graph.is_live:

@@ -44,6 +44,7 @@ from aethergraph.inference.table import (
     KeptLayers,
     hash_rows,
     layer_name,
+    origin_of,
     read_hashes,
 )
 from aethergraph.protocols import HomogeneousGraph, RowSource
@@ -53,6 +54,7 @@ __all__ = ["refresh_output", "stale_nodes"]
 
 Ids = NDArray[np.int64]
 _ROWS, _LISTS = 1 << 16, 1 << 12  # rows of features, and lists, that are read at a time
+_MERGED = "a merge gave up the log of what has changed"
 _ANEW = "restart=True computes all nodes anew"
 
 
@@ -131,7 +133,7 @@ class Refresh:
         """Return whether work differs from ours by what may change from call to call, and alone."""
         both = [dict(some) for some in (command, self._job.command)]
         for some in both:
-            some["graph"] = {**some["graph"], "lsn": None, "commit": None}
+            some["graph"] = {**some["graph"], "lsn": None, "commit": None, "origin": None}
             some["features"] = some["inputs"] = some["edge_attrs"] = None
         return both[0] == both[1] and command != self._job.command
 
@@ -153,6 +155,8 @@ class Refresh:
         if not kept.has_output:
             raise _UnknownChangesError(f"{kept.output} is not the file that was written last")
         now, earliest = kept.now, kept.earliest
+        for moment in (kept.state["moment"], earliest):
+            self._check_history(moment)
         part = "commit" if now["memory"] == earliest["memory"] else "lsn"
         if now[part] < earliest[part]:
             raise InvalidArgumentError(
@@ -160,6 +164,20 @@ class Refresh:
                 f"{earliest[part]}: give a later snapshot, or the graph itself; {_ANEW}"
             )
         return self._changed_lists(), self._changed_rows()
+
+    def _check_history(self, moment: dict[str, Any]) -> None:
+        """Raise _UnknownChangesError if the graph has come to another commit of that number."""
+        now, lsn = self._kept.now, moment["lsn"]
+        if now["memory"] == moment["memory"] or now["lsn"] < lsn:
+            return
+        origin = origin_of(self._graph, lsn)
+        if origin is None:
+            raise _UnknownChangesError(_MERGED)
+        if origin != moment.get("origin"):
+            raise _UnknownChangesError(
+                f"commit {lsn} of the graph is not the one that {self._kept.output} is of, as in a "
+                "copy of its directory, an earlier backup, or after its log was cut"
+            )
 
     def _changed_lists(self) -> Ids:
         """Return the nodes whose lists of in-edges have changed."""
@@ -170,8 +188,8 @@ class Refresh:
                 return np.empty(0, np.int64)  # it does not change
             try:
                 return snapshot.changed(since=before["commit"])
-            except UnsupportedError as error:
-                raise _UnknownChangesError(str(error)) from None
+            except UnsupportedError:
+                raise _UnknownChangesError(_MERGED) from None
         # Another process has opened the graph since, where commits are counted anew.
         if now["lsn"] == before["lsn"]:
             return np.empty(0, np.int64)
@@ -186,7 +204,9 @@ class Refresh:
                 then = history.at(now["lsn"])
                 assert isinstance(then, Snapshot)
                 return then.changed(since=since)
-        except (OutOfRangeError, OutOfMemoryError) as error:
+        except OutOfRangeError:  # merged meanwhile
+            raise _UnknownChangesError(_MERGED) from None
+        except OutOfMemoryError as error:
             raise _UnknownChangesError(str(error)) from None
 
     def _changed_rows(self) -> Ids:

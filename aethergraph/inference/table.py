@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,14 +36,15 @@ from aethergraph.convert.external.journal import (
 )
 from aethergraph.convert.inputs import input_state
 from aethergraph.dynamic.attrs import SnapshotRows
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.inference.layer_file import LayerFile
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.storage.scratch import storage_error
 
 __all__ = [
     "CHANGED_ROWS", "HASHES", "OUTPUT", "KeptLayers", "describe_features", "describe_moment",
-    "hash_features", "hash_rows", "layer_name", "read_hashes",
+    "hash_features", "hash_rows", "layer_name", "origin_of", "read_hashes",
 ]  # fmt: skip
 
 #: Files of the folder: of the hashes of features; of changed rows, by number; of an output to come.
@@ -197,8 +199,17 @@ def describe_moment(graph: Any) -> dict[str, Any]:
         return {"memory": "", "commit": 0, "lsn": 0}
     return {
         "memory": snapshot.store.memory_name, "commit": int(snapshot.commit),
-        "lsn": int(snapshot.lsn),
+        "lsn": int(snapshot.lsn), "origin": origin_of(graph, int(snapshot.lsn)),
     }  # fmt: skip
+
+
+def origin_of(graph: Any, lsn: int) -> str | None:
+    """Return what tells a commit of a graph from others of its number; None: it is not known."""
+    store = graph.native_snapshot.store
+    path = store.path or store.replayed_path
+    with suppress(AetherError, OSError):
+        return None if path is None else LiveDirectory(path).origin(lsn)
+    return None
 
 
 def describe_features(rows: RowSource) -> dict[str, Any]:

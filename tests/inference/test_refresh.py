@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -381,11 +381,8 @@ def test_merges(tmp_path: Path) -> None:
     graph.insert_edge(7, 4)
     graph.merge()
     vectors.refresh(graph)
-    assert re.fullmatch(
-        r"all nodes are computed: what has changed since commit \d+ is not known any more: the "
-        r"graph was merged at commit \d+, so take all nodes for changed",
-        vectors.remarks[0],
-    )
+    text = "all nodes are computed: a merge gave up the log of what has changed"
+    assert vectors.remarks == [text]
     graph.insert_edge(7, 5)
     graph.close()
     graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
@@ -395,7 +392,50 @@ def test_merges(tmp_path: Path) -> None:
     graph.close()
     graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
     vectors.refresh(graph)
-    assert "merging gave up those before it" in vectors.remarks[0]
+    assert vectors.remarks == [text]
+
+
+def test_copies_and_earlier_states_of_a_directory_are_told_by_their_log(tmp_path: Path) -> None:
+    """Though what they have written since has the numbers that the other one's commits have."""
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    graph.close()
+    shutil.copytree(tmp_path / "g.aegd", tmp_path / "copy")
+    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    graph.insert_edge(7, 3)
+    assert vectors.refresh(graph) == [[3], [3, 4]]
+    copy = DynamicGraph.open(tmp_path / "copy", arena_mb=16)
+    copy.insert_edge(8, 5)
+    assert copy.lsn == graph.lsn
+    text = (
+        f"all nodes are computed: commit {graph.lsn} of the graph is not the one that "
+        f"{tmp_path}/h.npy is of, as in a copy of its directory, an earlier backup, or after its "
+        "log was cut"
+    )
+    vectors.refresh(copy)
+    assert vectors.remarks == [text]
+    for each in (copy, graph):
+        each.merge()
+        each.insert_edge(2, 6)
+    vectors.refresh(graph)
+    assert vectors.remarks == [text]
+    copy.close()
+    with History(tmp_path / "copy", 16) as history:
+        vectors.refresh(history.last())
+        assert "is not the one that" in vectors.remarks[0]
+        assert vectors.refresh(history.last()) == [[], []]
+
+
+def test_the_commit_of_a_merge_is_known_where_its_log_is_gone(tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    vectors.refresh(graph)
+    for target in (3, 4):
+        graph.merge()
+        graph.merge()
+        graph.close()
+        graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+        graph.insert_edge(7, target)
+        assert vectors.refresh(graph) == [[target], [target, target + 1]]
 
 
 # ---- refused ------------------------------------------------------------------------------------
