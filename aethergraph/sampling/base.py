@@ -338,8 +338,12 @@ def as_window(window: Any) -> float | int | None:
     """Return the width of a time window, checked, or None."""
     if window is None:
         return None
-    if isinstance(window, bool) or not isinstance(window, (int, float, np.integer, np.floating)):
-        raise InvalidArgumentError(f"window must be a number, got {type(window).__name__}")
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(window, (bool, np.timedelta64)) or not isinstance(window, numbers):
+        raise InvalidArgumentError(
+            "window must be a number, in the unit of the graph's times if they have one, got "
+            f"{type(window).__name__}"
+        )
     if not window >= 0:
         raise InvalidArgumentError(f"window = {window} is not at least 0")
     return int(window) if isinstance(window, (int, np.integer)) else float(window)

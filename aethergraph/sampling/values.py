@@ -337,8 +337,9 @@ def _seed_times(
 def _minus(times: NDArray[Any], window: float | int) -> NDArray[Any]:
     if times.dtype == np.float64:
         return np.asarray(times - float(window))
-    lowest = np.iinfo(np.int64).min
-    if window >= 2**63 - 1:
-        return np.full_like(times, lowest)
-    width = int(window)
-    return np.where(times < lowest + width, lowest, times - width)
+    lowest, left = np.iinfo(np.int64).min, int(window)
+    for _ in range(2):  # from the highest time to the lowest int64 holds half the way
+        width = min(left, 2**63 - 1)
+        times = np.where(times < lowest + width, lowest, times - width)
+        left -= width
+    return times

@@ -205,6 +205,18 @@ def test_a_window_may_begin_before_all_times() -> None:
     assert len(sampler.sample([1], seed_time=[least + 2]).edge) == 1
 
 
+@pytest.mark.parametrize("window", [2**63 - 2, 2**63 - 1, 2**63, 2**63 + 9, 2**64])
+def test_a_window_may_be_wider_than_int64(window: int) -> None:
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    times = [least, least + 9, -1, 0, 9]
+    graph = Graph.from_edges(6, [1, 2, 3, 4, 5], [0] * 5, edge_time=times)
+    sampler = NeighborSampler(graph, [-1], time_attr="edge_time", window=window)
+    for until in (0, 9, most):
+        found = sampler.sample([0], seed_time=[until]).edge
+        expected = [time for time in times if int(until) - window <= time <= until]
+        assert sorted(graph.edge_values["edge_time"].gather(found).tolist()) == expected
+
+
 def test_options_that_are_refused() -> None:
     graph = Graph.from_edges(3, [0, 1], [2, 2], edge_time=[1, 2], node_time=[0.5, 1.5, 2.5])
     graph.node_attrs["flag"] = np.array([True, False, True])
@@ -213,6 +225,10 @@ def test_options_that_are_refused() -> None:
         ({"time_attr": "flag"}, "holds bool, not numbers"),
         ({"time_attr": "edge_time", "temporal_strategy": "newest"}, "'newest' is not one of"),
         ({"time_attr": "edge_time", "window": -1}, "window = -1"),
+        (
+            {"time_attr": "edge_time", "window": np.timedelta64(1, "D")},
+            "a number, in the unit of the graph's times if they have one, got timedelta64",
+        ),
         ({"time_attr": "edge_time", "window": float("nan")}, "window = nan"),
     ]
     for options, text in bad:
