@@ -140,10 +140,14 @@ def times_in_lists(
     if keeps_node_times(edges, layout):
         return times._replace(in_topology=True)
     if edges.topology(layout).is_live:
-        way = "in" if layout == "csc" else "out"
+        if ("csc", "edge_time") in edges.sorted_by or ("csr", "edge_time") in edges.sorted_by:
+            raise InvalidArgumentError(
+                f"{label}the lists of this live graph are in the order of the edges' own times: "
+                "give time_attr='edge_time', or make the graph without edge_time="
+            )
         raise InvalidArgumentError(
-            f"{label}the {way}-edges of this live graph are not sorted by 'node_time': in-edges "
-            "are (layout='csc' or 'both'), where edges have no times of their own (edge_time=)"
+            f"{label}the out-edges of this live graph are in no order of 'node_time', as in-edges "
+            "are: make it with the reverse edge type as well, layout='csc' or 'both'"
         )
     return Values(times.all(), None, of_nodes=True)
 
@@ -167,8 +171,10 @@ def make_relation(
     for noun, values in (("weights", weights), ("times", times)):
         if values is not None and not values.in_topology:  # the core does not check the length
             if topology.is_live:
+                by_source = values is times and ("csc", "node_time") in graph.sorted_by
+                owner = "node" if by_source else "edge"
                 raise InvalidArgumentError(
-                    f"{noun} of a live graph are 'edge_{noun[:-1]}', which its lists keep up to "
+                    f"{noun} of a live graph are '{owner}_{noun[:-1]}', which its lists keep up to "
                     "date: attributes are drawn by on a snapshot only"
                 )
             count = topology.num_minor if values.of_nodes else topology.end_edge_ids

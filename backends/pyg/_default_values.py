@@ -47,6 +47,11 @@ def own_time_attr(
     names = _own_times(stores, graph)
     if len(names) == 1:
         return names.pop()
+    if names and graph is not None and _lists_are_by_edges(graph):
+        raise InvalidArgumentError(
+            f"{reason}, and there are times of edges and of nodes: lists of a live graph are in "
+            'the order of those of edges, say time_attr="edge_time"'
+        )
     if names:
         raise InvalidArgumentError(
             f"{reason}, and there are times of edges and of nodes: say which ones are meant, "
@@ -63,6 +68,19 @@ def _graph_of(stores: Any) -> Any:
     if not isinstance(topology, GraphStore):
         return None
     return topology.hetero or (topology.graph if topology.holds_graph else None)
+
+
+def _lists_are_by_edges(graph: Any) -> bool:
+    """Return True if a live graph refuses its times of nodes: edges have times of their own."""
+    if not graph.is_typed:
+        return _refuses_node_time(graph, graph)
+    return any(_refuses_node_time(graph[kind], graph[kind[0]]) for kind in graph.edge_types)
+
+
+def _refuses_node_time(edges: Any, sources: Any) -> bool:
+    layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
+    by_edges = not {("csc", "edge_time"), ("csr", "edge_time")}.isdisjoint(edges.sorted_by)
+    return by_edges and "node_time" in sources.node_values and edges.topology(layout).is_live
 
 
 def _own_times(stores: Any, graph: Any) -> set[str]:

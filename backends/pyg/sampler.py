@@ -7,7 +7,7 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -359,7 +359,7 @@ class NeighborSampler(NeighborSamplerBase):
             return out
         node_type = self._node_type(index.input_type, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
-        times = self._seed_times(index.time, len(seeds), "input_time")
+        times = self._seed_times(index.time, len(seeds), "input_time", [node_type])
         key = self._key(loader_key, [node_type], [seeds], [times])
         by_type = None if times is None else {node_type: times}
         sample = yield self._draws().prepare({node_type: seeds}, key, seed_time=by_type)
@@ -371,7 +371,7 @@ class NeighborSampler(NeighborSamplerBase):
         """Sample around seeds of several types; metadata are dicts by type."""
         seeds = {name: ids for name, ids in index.by_type.items() if len(ids)}
         times = {
-            name: self._seed_times(index.times.get(name), len(ids), f"input_time[{name!r}]")
+            name: self._seed_times(index.times.get(name), len(ids), f"input_time[{name!r}]", [name])
             for name, ids in seeds.items()
         }
         key = self._key(loader_key, list(seeds), list(seeds.values()), list(times.values()))
@@ -428,7 +428,7 @@ class NeighborSampler(NeighborSamplerBase):
         neg_sampling = NegativeSampling.cast(neg_sampling)
         kind = self._link_type(index.input_type)
         src, dst = self._read_links(index, neg_sampling, timed=self.is_temporal)
-        times = self._seed_times(index.time, len(src), "edge_label_time")
+        times = self._seed_times(index.time, len(src), "edge_label_time", [kind[0], kind[-1]])
         key = self._key(loader_key, [kind], [src, dst], [times])
         exclude = None if self._exclude is None else self._excluded(kind, src, dst)
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
@@ -527,12 +527,20 @@ class NeighborSampler(NeighborSamplerBase):
             return EDGE
         return link_type(kind, self.schema)
 
-    def _seed_times(self, times: Any, count: int, name: str) -> NDArray[Any] | None:
-        """Return the given seed times in the dtype of the graph's times; None: the seeds' own."""
+    def _seed_times(
+        self, times: Any, count: int, name: str, node_types: Sequence[str] = ()
+    ) -> NDArray[Any] | None:
+        """Return the given times of seeds of some types in the dtype of the graph's times.
+
+        None: those of the seeds themselves.
+        """
         plan = self._current_plan()
         if times is None:
             if plan.times is not None and not plan.node_times:
                 raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
+            untimed = next((kind for kind in node_types if kind not in plan.node_times), None)
+            if plan.times is not None and count and untimed is not None:
+                raise InvalidArgumentError(f"{name} is needed: nodes of {untimed!r} have no times")
             return None
         if plan.times_dtype is None:
             raise InvalidArgumentError(

@@ -181,7 +181,7 @@ def test_times_of_edges_go_first() -> None:
     assert sub.node.tolist() == [2, 0]
     with pytest.raises(
         errors.InvalidArgumentError,
-        match=r"the in-edges of this live graph are not sorted by 'node_time': .*no times of their",
+        match="lists of this live graph are in the order of the edges' own times: give time_attr='",
     ):
         NeighborSampler(graph, [-1], **BY_NODE)
     with pytest.raises(errors.InvalidArgumentError, match="in-edges of node 2 are not sorted by"):
@@ -189,6 +189,12 @@ def test_times_of_edges_go_first() -> None:
     plain = DynamicGraph(0, node_time="int64", **LIVE)
     with pytest.raises(errors.InvalidArgumentError, match="time_attr = 'edge_time' is no node or"):
         NeighborSampler(plain, [-1], time_attr="edge_time")
+    plain.node_attrs["stamp"] = np.zeros(0, np.int64)
+    with pytest.raises(errors.InvalidArgumentError, match="times of a live graph are 'node_time'"):
+        NeighborSampler(plain, [-1], time_attr="stamp")
+    graph.node_attrs["stamp"] = np.zeros(3, np.int64)
+    with pytest.raises(errors.InvalidArgumentError, match="times of a live graph are 'edge_time'"):
+        NeighborSampler(graph, [-1], time_attr="stamp")
 
 
 # ---- in a directory ------------------------------------------------------------------------------
@@ -437,6 +443,14 @@ def test_contexts_and_proof() -> None:
     assert check_no_leak(live, sub).nodes > 20
     with pytest.raises(LeakError, match=r"^node .* of 'order' is of time"):
         check_no_leak(live, sub, seed_time=time[:20] - 1)
+    one_way = DynamicHeteroGraph(
+        {"order": 0, "user": 1}, [("user", "has", "order")], node_time={"order": "int64"}, **LIVE
+    )
+    with pytest.raises(
+        errors.InvalidArgumentError,
+        match=r"the out-edges of this live graph are in no order of 'node_time', as .*the reverse",
+    ):
+        ContextSampler(one_way, **options)
 
 
 # ---- what is refused -----------------------------------------------------------------------------

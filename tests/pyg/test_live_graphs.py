@@ -285,3 +285,25 @@ def test_negatives_are_nodes_of_the_commit_of_their_batch(is_typed: bool) -> Non
     assert min(largest()) > 100
     with graph.reading(old):
         assert max(largest()) < 30
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_of_two_times_lists_are_in_the_order_of_one(typed: bool) -> None:
+    options: dict[str, Any] = {
+        "arena_mb": 16, "huge_pages": False, "order": "time", "edge_time": "int64",
+    }  # fmt: skip
+    graph: Any
+    if typed:
+        kind = ("node", "to", "node")
+        graph = DynamicHeteroGraph({"node": 0}, [kind], node_time={"node": "int64"}, **options)
+        graph["node"].add(2, time=[3, 5])
+    else:
+        graph = DynamicGraph(0, node_time="int64", **options)
+        graph.add_nodes(2, time=[3, 5])
+    seeds = ("node", torch.tensor([0])) if typed else torch.tensor([0])
+    with pytest.raises(ValueError, match=r'order of those of edges, say time_attr="edge_time"$'):
+        NeighborLoader(graph, [2], seeds, input_time=torch.tensor([1]))
+    with pytest.raises(
+        ValueError, match=r'^temporal_strategy="last", and there are times of edges'
+    ):
+        NeighborLoader(graph, [2], seeds, temporal_strategy="last")

@@ -126,3 +126,15 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         NeighborLoader(plain, [2], {"user": [0]})
     with pytest.raises(errors.InvalidArgumentError, match="over a typed graph"):
         NeighborLoader(plain, [2], {"user": [0]}, neighbor_sampler=NeighborSampler(plain, [2]))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "name"), [(("user", [0, 1]), "input_time"), ({"user": [0]}, r"input_time\['user'\]")]
+)
+def test_times_that_seeds_lack_are_asked_for_by_the_argument(seeds: Any, name: str) -> None:
+    graph = make_graph(node_time={"post": np.arange(30)})
+    loader = NeighborLoader(graph, [2], seeds, time_attr="node_time")
+    with pytest.raises(
+        errors.InvalidArgumentError, match=f"^{name} is needed: nodes of 'user' have no times$"
+    ):
+        next(iter(loader))
