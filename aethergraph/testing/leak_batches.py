@@ -89,11 +89,20 @@ def _need(value: Any, noun: str) -> Any:
     return value
 
 
+def _need_trees(trees: Any) -> Any:
+    if trees is None:
+        raise InvalidArgumentError(
+            "the batch does not tell which seed each node is there for: give the loader or sampler "
+            "time_attr=, or to look at what is drawn without times, disjoint=True"
+        )
+    return trees
+
+
 # ---- our samples -------------------------------------------------------------------------------
 
 
 def _of_ours(graph: Any, sub: Any, seed_time: Any) -> SampledTrees:
-    trees = _need(sub.batch, "trees of seeds: sample with times, or disjoint")
+    trees = _need_trees(sub.batch)
     counts = sub.num_sampled_nodes
     if not isinstance(sub.node, Mapping):
         nodes, trees = {None: _array(sub.node)}, {None: _array(trees)}
@@ -131,7 +140,7 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
             continue
         nodes[name] = _array(store.n_id)
         fields[name] = _fields(store, len(nodes[name]))
-        trees[name] = _array(_need(store.get("batch"), f"batch of {name!r}: sample with times"))
+        trees[name] = _array(_need_trees(store.get("batch")))
         counts = store.get("num_sampled_nodes")
         first[name] = 0 if counts is None else int(counts[0])
     edges = {}
@@ -150,7 +159,7 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
 
 def _of_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
     nodes = {None: _array(_need(data.get("n_id"), "n_id"))}
-    trees = {None: _array(_need(data.get("batch"), "trees of seeds (batch): sample with times"))}
+    trees = {None: _array(_need_trees(data.get("batch")))}
     row, col = _array(data.edge_index)
     edges = {None: (row, col, _array(_need(data.get("e_id"), "e_id")))}
     counts = data.get("num_sampled_nodes")

@@ -156,7 +156,7 @@ def test_what_is_no_sample_is_named() -> None:
     for batches, options, error in (
         (7, {}, "samples, or an iterable of them, got 7"),
         ([7], {}, "PyG's Data or HeteroData, or a Subgraph"),
-        (together, {"seed_time": [5]}, "no trees of seeds"),
+        (together, {"seed_time": [5]}, "does not tell which seed .* time_attr=, .* disjoint=True"),
         (sub, {}, "have none: give seed_time"),
         (sub, {"seed_time": []}, "0 times of seeds, but a node of seed 0"),
         (sub, {"seed_time": [5], "time_attr": "when"}, "no times called 'when'"),
