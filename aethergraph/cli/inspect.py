@@ -24,7 +24,9 @@ from aethergraph.cli.terminal import (
 from aethergraph.columns import ColumnStore
 from aethergraph.columns.file import is_column_file
 from aethergraph.convert.readers.base import check_readable, read_beginning
+from aethergraph.dynamic.descriptions import NODE_TIME
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import read_time_dtype
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
@@ -241,15 +243,22 @@ def _place_of(offsets: dict[int, int]) -> str:
     return f"read up to {', '.join(places)}"
 
 
+def _times_in(unit: str | None) -> str:
+    return "times" if unit is None else f"times in {unit} since 1970-01-01"
+
+
 def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("directory", str(info["path"]))]
     for name, count in info["num_nodes"].items():
-        times = ", times" if name in info["node_time"] else ""
-        rows.append(("node type", f"{name}: {count:,} nodes{times}"))
+        kept = [f"{count:,} nodes"]
+        if name in info["node_time"]:
+            kept.append(_times_in(read_time_dtype(info["node_time"][name], NODE_TIME)))
+        rows.append(("node type", f"{name}: {', '.join(kept)}"))
     for kind in info["edge_types"]:
         kept = [f"{kind['num_edges']:,} edges"] if "num_edges" in kind else []
         kept += [f"order {kind['order']}", kind["layout"]]
-        kept += ["times"] * kind["has_time"] + ["weights"] * kind["has_weight"] + [*kind["attrs"]]
+        kept += [_times_in(kind["time_unit"])] * kind["has_time"]
+        kept += ["weights"] * kind["has_weight"] + [*kind["attrs"]]
         rows.append(("edge type", f"{' -> '.join(kind['name'])}: {', '.join(kept)}"))
     base = info["base"] or "none yet"
     if info["lsn"] is not None:

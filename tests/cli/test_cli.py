@@ -746,6 +746,19 @@ def test_live_graphs_are_counted_and_converted(tmp_path: Path) -> None:
     assert "converted alone, not with 2 inputs" in fails(*given, "-i", "x.csv", code=2)
 
 
+def test_info_of_live_times_has_their_units(tmp_path: Path) -> None:
+    path, buys = tmp_path / "shop", ("customer", "buys", "product")
+    for name, dtype, text in (("a", "datetime64[s]", "times in s since 1970-01-01"),
+                              ("b", "int64", "times")):  # fmt: skip
+        DynamicHeteroGraph.open(
+            path / name, {"customer": 0, "product": 3}, [buys], 16, order="time", edge_time=dtype,
+            node_time={"customer": dtype},
+        ).close()  # fmt: skip
+        info = f"{said('info', path / name)} "
+        assert f"node type customer: 0 nodes, {text} node type product: 3 nodes edge" in info
+        assert f"order time, both, {text} counted" in info
+
+
 def test_info_counts_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, buys = tmp_path / "shop", ("customer", "buys", "product")
     counts = {"customer": 3, "product": 3}
