@@ -166,11 +166,15 @@ def as_times(
     if array.dtype.kind not in "iu":
         if array.dtype.kind == "O":
             reject_large(values, name)
-        hint = ""
-        if array.dtype.kind == "O" and isinstance(array[0], date):  # of Python
-            hint = f" ({type(array[0]).__name__}): give np.array(..., 'datetime64[us]')"
+        hint = _date_hint(array)
         raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}{hint}")
     return as_ids(array, name), unit
+
+
+def _date_hint(array: NDArray[Any]) -> str:
+    if array.dtype.kind == "O" and array.ndim == 1 and isinstance(array[0], date):  # of Python
+        return f" ({type(array[0]).__name__}): give np.array(..., 'datetime64[us]')"
+    return ""
 
 
 def to_one_unit(
@@ -240,7 +244,7 @@ def as_seed_times(
     if array.ndim != 1 or array.dtype.kind not in "iufMm":
         raise InvalidArgumentError(
             f"{name} must be a vector of numbers or datetime64, got shape {array.shape} of "
-            f"{array.dtype}"
+            f"{array.dtype}{_date_hint(array)}"
         )
     check_length(array, length, name, "the number of seeds")
     times, own_unit = split_unit(array, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -240,9 +241,11 @@ def seed_times(times: Any, count: int, name: str, sampler: Any) -> Tensor | None
     """
     if times is None:
         return None
-    if not isinstance(times, Tensor) and getattr(times, "dtype", None) is not None:
+    dates = (date, np.datetime64)
+    are_dates = isinstance(times, (list, tuple)) and times and isinstance(times[0], dates)
+    if are_dates or (not isinstance(times, Tensor) and getattr(times, "dtype", None) is not None):
         array = to_array(times, name)
-        if array.dtype.kind in "mM":
+        if are_dates or array.dtype.kind in "mM":
             unit = getattr(sampler, "time_unit", None)
             times = as_seed_times(array, count, name, unit, np.dtype(np.int64))
     tensor = _to_tensor(times, name)

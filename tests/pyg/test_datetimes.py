@@ -67,6 +67,10 @@ def test_what_has_no_unit_or_is_not_exact_is_named() -> None:
     graph.edge_attrs["stamp"] = DAYS.astype(np.int64)
     with pytest.raises(errors.InvalidArgumentError, match="times of the graph have no unit"):
         batches(graph, UNTIL, time_attr="stamp", is_sorted=True)
+    assert_same_batches(batches(graph_of("D"), list(UNTIL)), batches(graph_of("D"), UNTIL))
+    hint = r"object \(date\): give np.array\(..., 'datetime64\[us\]'\)"
+    with pytest.raises(errors.InvalidArgumentError, match=f"^input_time must be .* {hint}"):
+        batches(graph, UNTIL.tolist())
     late = UNTIL.astype("datetime64[h]")
     late[7] += np.timedelta64(1, "h")
     with pytest.raises(errors.InvalidArgumentError, match=r"\[7\] = 2024-02-05T01.*'D'") as bad:
