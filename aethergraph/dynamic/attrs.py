@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -349,17 +350,17 @@ def edge_table(store: LiveStore, kind: EdgeKind) -> LiveAttributes:
     return LiveAttributes("edge", store, table, begin)
 
 
-def live_node_values(store: LiveStore, name: str) -> dict[str, RowSource]:
-    """Return the times of the nodes of a type, if they have any, by name."""
+def live_node_values(store: LiveStore, name: str) -> Mapping[str, RowSource]:
+    """Return the times of the nodes of a type, if they have any, by name, to be read alone."""
     if name not in store.node_times:
-        return {}
+        return MappingProxyType({})
     table = LiveTable(
         lambda now: {NODE_TIME: now.node_times[name].rows}, lambda now: now.take_nodes(name)
     )
-    return {NODE_TIME: LiveRows(NODE_TIME, store, table)}
+    return MappingProxyType({NODE_TIME: LiveRows(NODE_TIME, store, table)})
 
 
-def live_values(store: LiveStore, kind: EdgeKind) -> dict[str, RowSource]:
-    """Return the weights and times of the edges of a type, if they have any, by name."""
+def live_values(store: LiveStore, kind: EdgeKind) -> Mapping[str, RowSource]:
+    """Return the weights and times of the edges of a type, if any, by name, to be read alone."""
     table = LiveTable(lambda now: now.kinds[kind.name].values, lambda now: now.take_edges(kind))
-    return {name: LiveRows(name, store, table) for name in kind.values}
+    return MappingProxyType({name: LiveRows(name, store, table) for name in kind.values})

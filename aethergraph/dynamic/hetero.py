@@ -24,7 +24,7 @@ from aethergraph.dynamic.attrs import edge_table, live_node_values, live_values,
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
-from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.forms import EdgeForm, time_dtype
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import IdsByType, LiveIds
@@ -464,9 +464,11 @@ def _read_types(
         forms[kind] = EdgeForm.read(**options)
     if not forms:
         raise InvalidArgumentError("edge_types: give at least one edge type")
-    units = {form.time_unit for form in forms.values() if form.has_time}
-    if len(units) > 1:
-        raise InvalidArgumentError(f"edge_time has units {units}: give all times in one")
+    dtypes = sorted({time_dtype(form.time_unit) for form in forms.values() if form.has_time})
+    if len(dtypes) > 1:
+        raise InvalidArgumentError(
+            f"edge_time is {' and '.join(dtypes)}: give all times in one unit"
+        )
     return nodes, forms
 
 

@@ -45,6 +45,11 @@ def one_id(value: Any, name: str) -> int:
 def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None:
     """Return the times of edges, int64 [count] in the graph's unit; None if it keeps none."""
     if not kind.form.has_time:
+        if time is not None and kind.by_source:
+            raise InvalidArgumentError(
+                "edges of this live graph take the times of their sources (node_time=): leave out "
+                "time=, or create it with edge_time="
+            )
         if time is not None:
             raise InvalidArgumentError("this live graph keeps no times: create it with edge_time=")
         return None

@@ -359,11 +359,12 @@ class LiveIds(NodeIds):
         Args:
             keys: as in :meth:`lookup`.
             attrs: rows [n, ...] of each attribute of nodes, one per key; of nodes that are there
-                already nothing changes.
+                already nothing changes. ``time=`` where nodes have times: of nodes that are there
+                already theirs.
 
         Raises:
             InvalidArgumentError: keys of another type, or a missing one; or an attribute is
-                missing, unknown or of another shape.
+                missing, unknown or of another shape, or a node of a key has another time.
             LimitError: more than ``max_nodes``.
         """
         block = self._keys()[0].columns.encode_exactly(keys)

@@ -14,12 +14,13 @@ time as where edges have times of their own. Those go first: lists have one orde
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from aethergraph._checks.options import shown
+from aethergraph._checks.times import datetime_of
 from aethergraph.dynamic.descriptions import NODE_TIME
 from aethergraph.dynamic.edge_types import EdgeType, rows_room
 from aethergraph.dynamic.forms import EdgeForm, read_time_dtype, time_dtype
@@ -27,6 +28,9 @@ from aethergraph.dynamic.inputs import Ids, in_unit
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.errors import InvalidArgumentError, MissingNameError
 from aethergraph.protocols import RowSource
+
+if TYPE_CHECKING:
+    from aethergraph.dynamic.keys import AddedKeys
 
 __all__ = [
     "NODE_TIME",
@@ -76,6 +80,32 @@ class NodeTimes(NamedTuple):
         times = np.zeros(len(nodes), np.int64)
         times[known] = values
         return times
+
+    def check_kept(self, given: Ids, added: AddedKeys, count: int) -> None:
+        """Raise unless the times that are given with keys are those of their nodes.
+
+        Args:
+            given: the times, one for each key.
+            added: the nodes of the keys; a new one has the time that is given first.
+            count: number of nodes before these were added.
+
+        Raises:
+            InvalidArgumentError: a node has another one; names the first.
+        """
+        times, is_new = self.of(added.ids, count), added.ids >= count
+        times[is_new] = given[added.first][added.ids[is_new] - count]
+        wrong = np.flatnonzero(times != given)
+        if len(wrong):
+            at = int(wrong[0])
+            other, kept = (
+                value if self.unit is None else datetime_of(value, self.unit)
+                for value in (int(given[at]), int(times[at]))
+            )
+            raise InvalidArgumentError(
+                f"time[{at}] = {other}, but the node of this key has the time {kept}, and nodes "
+                "keep theirs: give the same, or take ids.lookup(keys) for keys that have nodes",
+                position=at,
+            )
 
 
 def make_node_times(
@@ -154,10 +184,11 @@ def check_node_time(
                 "without nodes, which are added with theirs (time=), or over a base that has some"
             )
     of_edges = {form.time_unit for form in forms.values() if form.has_time}
-    if len({*units.values(), *of_edges}) > 1:
+    dtypes = sorted(map(time_dtype, {*units.values(), *of_edges}))
+    if len(dtypes) > 1:
         raise InvalidArgumentError(
-            f"times have the units {sorted(map(str, {*units.values(), *of_edges}))}: give those of "
-            "nodes and edges in one"
+            f"times of nodes and edges are {' and '.join(dtypes)}: give them in one unit, by equal "
+            "node_time= and edge_time="
         )
 
 

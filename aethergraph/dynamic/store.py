@@ -416,6 +416,11 @@ class LiveStore(LiveState):
         """Return the rows of ``count`` nodes by name, as they are stored."""
         tables, times = self.node_rows[node_type], self.node_times.get(node_type)
         _check_given(tables, attrs, count)
+        if times is None and "time" in attrs and "time" not in tables:
+            raise InvalidArgumentError(
+                "there is no attribute 'time', and nodes have no times: create the graph with "
+                "node_time="
+            )
         rows = {
             name: as_rows(values, tables.get(name), name, count)
             for name, values in attrs.items()
@@ -465,6 +470,8 @@ class LiveStore(LiveState):
             opened.undo.append(lambda: setattr(keys, "tiers", before))
             added = keys.add(block, begin)
             count = len(added.new)
+            if NODE_TIME in rows:
+                self.node_times[node_type].check_kept(rows[NODE_TIME], added, begin)
             if count:
                 if attrs is None and node_type in self.node_times:
                     raise InvalidArgumentError(

@@ -351,7 +351,14 @@ def test_a_writer_that_is_killed(tmp_path: Path) -> None:
 def test_keys_come_with_times(tmp_path: Path) -> None:
     graph = DynamicGraph.open(tmp_path / "g", ids="str", node_time="int64", **LIVE)
     ids = graph.ids.add(["ann", "bob"], time=[4, 2])
-    assert graph.ids.add(["bob", "cy"], time=[9, 1]).tolist() == [1, 2]
+    assert graph.ids.add(["bob", "cy", "cy"], time=[2, 1, 1]).tolist() == [1, 2, 2]
+    for keys, time, message in (
+        (["bob"], [99], r"time\[0\] = 99, but the node of this key has the time 2, and nodes keep"),
+        (["dan", "ann", "dan"], [7, 4, 2], r"time\[2\] = 2, but the node .* has the time 7, and"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            graph.ids.add(keys, time=time)
+    assert graph.ids.lookup(["dan"], missing="mark").tolist() == [-1]
     assert graph.node_values["node_time"].gather([0, 1, 2]).tolist() == [4, 2, 1]
     graph.insert_edges(ids, [2, 2])
     with pytest.raises(errors.InvalidArgumentError, match="nodes have times: give time= with 1"):
@@ -466,7 +473,7 @@ def test_what_is_refused_by_name(tmp_path: Path) -> None:
         ),
         (
             {"node_time": "int64", "edge_time": "datetime64[s]"},
-            r"times have the units \['None', 's'\]: give those of nodes and edges in one",
+            r"times of nodes and edges are datetime64\[s\] and int64: give them in one unit, by",
         ),
     ):
         arguments = {"num_vertices": 0, **LIVE, **options}
@@ -489,8 +496,10 @@ def test_what_is_refused_by_name(tmp_path: Path) -> None:
     graph.add_nodes(2, time=[5, 6])
     with pytest.raises(errors.OutOfRangeError, match=r"src\[1\] = 2"):
         graph.insert_edges([0, 2], [1, 1], weight=[1, 1])
-    with pytest.raises(errors.InvalidArgumentError, match="keeps no times"):
+    with pytest.raises(errors.InvalidArgumentError, match="take the times of their sources"):
         graph.insert_edges([0], [1], time=[3], weight=[1])
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        graph.node_values["node_time"] = np.zeros(2)  # type: ignore[index]
     with pytest.raises(errors.UnsupportedError, match="nodes keep the times that they were added"):
         graph.update_nodes([0], time=[1])
     for name in ("time", "node_time"):
@@ -501,6 +510,10 @@ def test_what_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="node_time"):
             opened(tmp_path / "g", node_time=value)
     plain = DynamicGraph(2, **LIVE)
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"'time', and nodes have no .* node_time="
+    ):
+        plain.add_nodes(1, time=[3])
     plain.node_attrs["time"] = np.array([1, 2])  # an attribute like any other
     plain.add_nodes(1, time=[3])
     plain.update_nodes([0], time=[9])
