@@ -172,7 +172,8 @@ def as_times(
 
 
 def _date_hint(array: NDArray[Any]) -> str:
-    if array.dtype.kind == "O" and array.ndim == 1 and isinstance(array[0], date):  # of Python
+    of_objects = array.dtype.kind == "O" and array.ndim == 1 and array.size
+    if of_objects and isinstance(array[0], date):  # of Python
         return f" ({type(array[0]).__name__}): give np.array(..., 'datetime64[us]')"
     return ""
 

@@ -81,31 +81,31 @@ class NodeTimes(NamedTuple):
         times[known] = values
         return times
 
-    def check_kept(self, given: Ids, added: AddedKeys, count: int) -> None:
+    def check_kept(self, times: Ids, added: AddedKeys, count: int) -> None:
         """Raise unless the times that are given with keys are those of their nodes.
 
         Args:
-            given: the times, one for each key.
+            times: the times, one for each key.
             added: the nodes of the keys; a new one has the time that is given first.
             count: number of nodes before these were added.
 
         Raises:
             InvalidArgumentError: a node has another one; names the first.
         """
-        times, is_new = self.of(added.ids, count), added.ids >= count
-        times[is_new] = given[added.first][added.ids[is_new] - count]
-        wrong = np.flatnonzero(times != given)
+        kept, is_new = self.of(added.ids, count), added.ids >= count
+        kept[is_new] = times[added.first][added.ids[is_new] - count]
+        wrong = np.flatnonzero(kept != times)
         if len(wrong):
             at = int(wrong[0])
-            other, kept = (
-                value if self.unit is None else datetime_of(value, self.unit)
-                for value in (int(given[at]), int(times[at]))
-            )
             raise InvalidArgumentError(
-                f"time[{at}] = {other}, but the node of this key has the time {kept}, and nodes "
-                "keep theirs: give the same, or take ids.lookup(keys) for keys that have nodes",
+                f"time[{at}] = {self._shown(times[at])}, but the node of this key has the time "
+                f"{self._shown(kept[at])}, and nodes keep theirs: give the same, or take "
+                "ids.lookup(keys) for keys that have nodes",
                 position=at,
             )
+
+    def _shown(self, time: Any) -> Any:
+        return time if self.unit is None else datetime_of(int(time), self.unit)
 
 
 def make_node_times(
