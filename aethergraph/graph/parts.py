@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -57,11 +58,12 @@ class NodeParts:
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None
-    ) -> dict[str, RowSource]:
+    ) -> Mapping[str, RowSource]:
         """Return ``node_time``, if there is one, as a store to gather from."""
         if self.times_elsewhere is not None:
-            return {"node_time": self.times_elsewhere}
-        return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
+            return MappingProxyType({"node_time": self.times_elsewhere})
+        named = {"node_time": self.node_time}
+        return MappingProxyType(_value_stores(named, self._node_columns, guard, paging))
 
 
 #: ``sorted_by`` of lists of edges in the order of their own times.
@@ -138,11 +140,12 @@ class EdgeParts:
 
     def edge_values(
         self, guard: native.FileGuard | None, paging: Paging | None
-    ) -> dict[str, RowSource]:
+    ) -> Mapping[str, RowSource]:
         """Return ``edge_weight`` and ``edge_time``, if there are any, as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
         lists = self.any_lists.topology
-        return {**self.elsewhere, **_value_stores(named, self._edge_columns, guard, paging, lists)}
+        stores = _value_stores(named, self._edge_columns, guard, paging, lists)
+        return MappingProxyType({**self.elsewhere, **stores})
 
 
 class GraphParts(NodeParts, EdgeParts):

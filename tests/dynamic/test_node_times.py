@@ -359,6 +359,14 @@ def test_keys_come_with_times(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             graph.ids.add(keys, time=time)
     assert graph.ids.lookup(["dan"], missing="mark").tolist() == [-1]
+    days = np.array(["2024-01-03", "2024-01-01"], "datetime64[D]")
+    dated = opened(tmp_path / "dated", num_vertices=0, ids="str", order="time", node_time="M8[s]")
+    dated.ids.add(["ann"], time=days[:1])
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"= 2024-01-01T00:.* time 2024-01-03T00:"
+    ):
+        dated.ids.add(["ann"], time=days[1:])
+    dated.close()
     assert graph.node_values["node_time"].gather([0, 1, 2]).tolist() == [4, 2, 1]
     graph.insert_edges(ids, [2, 2])
     with pytest.raises(errors.InvalidArgumentError, match="nodes have times: give time= with 1"):
@@ -498,8 +506,10 @@ def test_what_is_refused_by_name(tmp_path: Path) -> None:
         graph.insert_edges([0, 2], [1, 1], weight=[1, 1])
     with pytest.raises(errors.InvalidArgumentError, match="take the times of their sources"):
         graph.insert_edges([0], [1], time=[3], weight=[1])
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        graph.node_values["node_time"] = np.zeros(2)  # type: ignore[index]
+    copy = graph.to_graph()
+    for values in (graph.node_values, graph.edge_values, copy.node_values, copy.edge_values):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            values["node_time"] = np.zeros(2)  # type: ignore[index]
     with pytest.raises(errors.UnsupportedError, match="nodes keep the times that they were added"):
         graph.update_nodes([0], time=[1])
     for name in ("time", "node_time"):
