@@ -119,7 +119,10 @@ def _names_in(module: ModuleType) -> str:
         for name, value in vars(module).items()
         if not name.startswith("_")
         and not isinstance(value, ModuleType)
-        and (not callable(value) or getattr(value, "__module__", "") == module.__name__)
+        and (
+            not (inspect.isclass(value) or inspect.isroutine(value))
+            or getattr(value, "__module__", "") == module.__name__
+        )
     ]
     more = ", ..." if len(names) > _SHOWN else ""
     return f": there are {', '.join(names[:_SHOWN])}{more}" if names else ""

@@ -473,9 +473,10 @@ def _locked_folder(path: str) -> IO[bytes]:
             return file  # a file system without locks
         holder = holder_of(file.fileno())
         file.close()
+        place = f" in process {holder}" if holder else ""
         text = (
-            f"{path}: another build of this map is running in process {holder or '?'}: build it "
-            "once, and load it elsewhere"
+            f"{path}: another build of this map is running{place}: build it once, and load it "
+            "elsewhere"
         )
         raise StorageError(error.errno, text, path) from None
     sign_lock(file.fileno())

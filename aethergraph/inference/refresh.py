@@ -13,6 +13,7 @@ computes, and stale ones are computed by the code of that run.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from aethergraph.errors import (
     LayoutError,
     OutOfMemoryError,
     OutOfRangeError,
+    StorageError,
     UnsupportedError,
 )
 from aethergraph.features.feature_table import FeatureTable
@@ -56,6 +58,7 @@ Ids = NDArray[np.int64]
 _ROWS, _LISTS = 1 << 16, 1 << 12  # rows of features, and lists, that are read at a time
 _MERGED = "a merge gave up the log of what has changed"
 _ANEW = "restart=True computes all nodes anew"
+_ANEW_OVER = "restart=True, force=True computes all nodes anew, and overwrites it"
 
 
 class _UnknownChangesError(Exception):
@@ -83,8 +86,29 @@ def refresh_output(
     with KeptLayers(output, command, graph, rows, restart) as kept:
         # A call that was killed at its end may have written the output.
         goes_on = not restart and left_behind(output) is not None
-        check_outputs([output], inputs, force or goes_on or kept.has_output)
+        if not (force or goes_on or kept.has_output):
+            _check_absent(kept, restart)
         Refresh(job, kept, graph, rows, remark).run(force, restart)
+
+
+def _check_absent(kept: KeptLayers, restart: bool) -> None:
+    """Raise StorageError if there is an output that is not ours."""
+    if not os.path.lexists(kept.output):
+        return
+    if not kept.state:
+        raise StorageError(
+            errno.EEXIST,
+            f"{kept.output}: exists already, and {kept.folder} has no record of its layers; "
+            "force=True overwrites it", kept.output,
+        )  # fmt: skip
+    differences = [] if restart else kept.differences()
+    more = f", and was made of something else: {'; '.join(differences)}" if differences else ""
+    options = "restart=True, force=True" if restart or differences else "force=True"
+    raise StorageError(
+        errno.EEXIST,
+        f"{kept.output}: was written to since its vectors were computed{more}; {options} "
+        "overwrites it", kept.output,
+    )  # fmt: skip
 
 
 class Refresh:
@@ -149,11 +173,14 @@ class Refresh:
         kept = self._kept
         differences = kept.differences()
         if differences:
+            is_ours = kept.has_output or not os.path.lexists(kept.output)
             raise InvalidArgumentError(
-                f"{kept.output} was made of something else: {'; '.join(differences)}. {_ANEW}"
+                f"{kept.output} was made of something else: {'; '.join(differences)}. "
+                f"{_ANEW if is_ours else _ANEW_OVER}"
             )
         if not kept.has_output:
-            raise _UnknownChangesError(f"{kept.output} is not the file that was written last")
+            state = "was written to since" if os.path.lexists(kept.output) else "is gone"
+            raise _UnknownChangesError(f"{kept.output} {state}")
         now, earliest = kept.now, kept.earliest
         for moment in (kept.state["moment"], earliest):
             self._check_history(moment)
@@ -254,6 +281,8 @@ class Refresh:
                 with suppress(OSError):
                     os.unlink(fresh)
                 raise
+        else:
+            self._remark("nothing has changed")
         kept.finish_with(count, forms)
 
     def _change_layers(self, stale: Sequence[Ids], limits: Sequence[int], before: int) -> None:

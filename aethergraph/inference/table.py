@@ -52,6 +52,8 @@ HASHES, CHANGED_ROWS, OUTPUT = "features.npy", "changed.npy", "output.npy"
 _READ, _HASHED = 1 << 16, 1 << 14  # rows that are read, and hashed, at a time
 #: What a hash is made with: the finalizer of MurmurHash3, one to one for a word of 8 bytes.
 _FACTORS = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+#: Parts of a command that messages do not call by their names in it.
+_DESCRIBED = ("inputs", "graph", "layers", "edge_attrs")
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -115,7 +117,13 @@ class KeptLayers(Journal):
     def differences(self) -> list[str]:
         """Describe what the rows are of that is another one now."""
         before, now = self._kept, self._command
-        return changed_options(before, now) + changed_inputs(before["inputs"], now["inputs"])
+        return [
+            *_graph_differences(before, now),
+            *_layer_differences(before["layers"], now["layers"]),
+            *_attr_differences(before["edge_attrs"], now["edge_attrs"]),
+            *changed_options(*({name: some[name] for name in some if name not in _DESCRIBED}
+                               for some in (before, now))),
+        ]  # fmt: skip
 
     @property
     def has_output(self) -> bool:
@@ -190,6 +198,35 @@ class KeptLayers(Journal):
             os.replace(fresh, path)
         except OSError as error:
             raise storage_error(error, path) from None
+
+
+def _graph_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    texts = changed_inputs(before["inputs"], now["inputs"])
+    paths = [[state["path"] for state in some["inputs"]] for some in (before, now)]
+    if all(paths) and paths[0] != paths[1]:
+        texts.append(f"{', '.join(paths[1])} instead of {', '.join(paths[0])}")
+    if not texts and (paths[0] != paths[1] or before["graph"] != now["graph"]):
+        return ["another graph"]
+    return [f"graph file {text}" for text in texts]
+
+
+def _layer_differences(before: list[Any], now: list[Any]) -> list[str]:
+    if len(before) != len(now):
+        return [f"there were {len(before)} layers and are {len(now)}"]
+    texts = list[str]()
+    for number, (old, new) in enumerate(zip(before, now, strict=True)):
+        if old["name"] != new["name"]:
+            texts.append(f"layers[{number}] was {old['name']} and is {new['name']}")
+        elif old != new:
+            texts.append(f"layers[{number}] ({new['name']}): its weights, options or code differ")
+    return texts
+
+
+def _attr_differences(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    if before.keys() != now.keys():
+        names = [", ".join(some) or "none" for some in (before, now)]
+        return [f"attributes of edges were {names[0]} and are {names[1]}"]
+    return [f"attribute {name!r} of edges differs" for name in now if now[name] != before[name]]
 
 
 def describe_moment(graph: Any) -> dict[str, Any]:

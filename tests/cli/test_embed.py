@@ -49,6 +49,8 @@ def half(factor):
 
 def broken():
     return layers[2]
+
+made = Total()
 """
 
 
@@ -182,7 +184,7 @@ def test_models_that_cannot_be_had(folder: Path) -> None:
         ("models.py", 2, "MODEL = 'models.py' names no model: give FILE.py:NAME or MODULE:NAME"),
         ("none.py:net", 1, "none.py: no such file"),
         ("none:net", 2, "there is no module 'none' here or among those installed; a file is"),
-        ("models.py:net", 2, "models.py has no 'net': there are total, layers, make, Total, half"),
+        ("models.py:net", 2, "no 'net': there are total, layers, make, Total, half, broken, made"),
         ("models.py:half", 2, "layers[0] (half) returned a list, not a numpy array"),
         ("models.py:broken", 1, "models.py, line 23: IndexError: list index out of range"),
         ("worse.py:net", 1, "worse.py, line 2: SyntaxError: "),

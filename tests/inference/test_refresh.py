@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -153,6 +154,10 @@ class Total:
         return rows
 
 
+class Other(Total):
+    """Layer of another name."""
+
+
 def path_graph(folder: Path, **options: Any) -> DynamicGraph:
     """Return 0 -> 1 -> ... -> 9, in a directory."""
     graph = DynamicGraph.open(folder / "g.aegd", 10, 16, **options)
@@ -203,6 +208,7 @@ def test_what_may_differ_is_computed_and_nothing_else(tmp_path: Path) -> None:
     assert [sorted(nodes[1:]) for nodes in calls] == [list(range(10))] * 2
     assert vectors.remarks == []
     assert vectors.refresh(graph) == [[], []]
+    assert vectors.remarks == ["nothing has changed"]
     graph.insert_edge(7, 3)
     assert vectors.refresh(graph) == [[3], [3, 4]]
     assert vectors.remarks == ["of 10 nodes the layers compute 1 and 2"]
@@ -446,13 +452,15 @@ def test_the_commit_of_a_merge_is_known_where_its_log_is_gone(tmp_path: Path) ->
     ("changes", "message"),
     [
         ({"layers": [Total(), Total(3)]},
-         r"layers\[1\]\.fingerprint was 'times 2' and is 'times 3'"),
+         r"layers\[1\] \(Total\): its weights, options or code differ\. "),
+        ({"layers": [Total()]}, "there were 2 layers and are 1"),
+        ({"layers": [Total(), Other()]}, r"layers\[1\] was Total and is Other\. "),
         ({"num_neighbors": 3}, "num_neighbors was "),
         ({"seed": 1}, "seed was 0 and is 1"),
         ({"dtype": "float32"}, "dtype was 'None' and is 'float32'"),
         ({"features": np.zeros((10, 2), int)},
          r"features was 'int64\[1\]' and is 'int64\[2\]"),
-        ({"graph": DynamicGraph(10, 16)}, r"graph\.live was "),
+        ({"graph": DynamicGraph(10, 16, edge_weight="float32")}, r"another graph\. "),
     ],
 )  # fmt: skip
 def test_layers_of_something_else_are_named(
@@ -469,13 +477,27 @@ def test_layers_of_something_else_are_named(
     embed(**{**arguments, **changes}, restart=True)
 
 
+def test_attributes_of_edges_that_differ_are_named(tmp_path: Path) -> None:
+    def call(*names: str, **attrs: Any) -> None:
+        graph = Graph.from_edges(2, [0], [1], layout="both", edge_attrs=attrs)
+        embed([Total()], graph, np.ones((2, 1)), tmp_path / "h.npy", refresh=True, edge_attrs=names)
+
+    call("a", a=np.ones(1), b=np.ones(1))
+    with pytest.raises(InvalidArgumentError, match="else: attribute 'a' of edges differs"):
+        call("a", a=np.zeros(1), b=np.ones(1))
+    with pytest.raises(InvalidArgumentError, match="attributes of edges were a and are a, b"):
+        call("a", "b", a=np.ones(1), b=np.ones(1))
+
+
 def test_a_file_of_the_graph_that_was_written_again(tmp_path: Path) -> None:
     vectors, x = Vectors(tmp_path), np.arange(10)[:, None]
     for dst in (3, 4):
         Graph.from_edges(10, [0], [dst], layout="both").save(tmp_path / "g.aeg")
         graph = Graph.load(tmp_path / "g.aeg")
         if dst == 4:
-            with pytest.raises(InvalidArgumentError, match=r"g\.aeg was written again since"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"graph file .*g\.aeg was written again since"
+            ):
                 vectors.refresh(graph, x)
         vectors.refresh(graph, x, restart=dst == 4)
 
@@ -506,15 +528,29 @@ def test_an_output_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
     vectors.refresh(graph)
     np.save(tmp_path / "h.npy", np.zeros(3))
-    with pytest.raises(StorageError, match=r"h\.npy: exists already"):
+    text = r"h\.npy: was written to since its vectors were computed; force=True overwrites it"
+    with pytest.raises(StorageError, match=text):
         vectors.refresh(graph)
+    with pytest.raises(StorageError, match="computed; restart=True, force=True overwrites it"):
+        vectors.refresh(graph, restart=True)
+    vectors.layers[0].fingerprint = "of other weights"
+    with pytest.raises(StorageError, match=r"else: .* differ; restart=True, force=True overwrites"):
+        vectors.refresh(graph)
+    with pytest.raises(InvalidArgumentError, match=r"differ\. restart=True, force=True computes"):
+        vectors.refresh(graph, force=True)
+    vectors.layers[0].fingerprint = Total().fingerprint
     assert len(np.load(tmp_path / "h.npy")) == 3
     vectors.refresh(graph, force=True)
-    assert vectors.remarks == [
-        f"all nodes are computed: {tmp_path}/h.npy is not the file that was written last"
-    ]
+    assert vectors.remarks == [f"all nodes are computed: {tmp_path}/h.npy was written to since"]
     (tmp_path / "h.npy").unlink()
     vectors.refresh(graph)
+    assert vectors.remarks == [f"all nodes are computed: {tmp_path}/h.npy is gone"]
+    (tmp_path / "h.npy.layers/manifest.json").unlink()
+    with pytest.raises(
+        StorageError, match=r"exists already, and .* has no record of its layers; f"
+    ):
+        vectors.refresh(graph)
+    vectors.refresh(graph, force=True)
 
 
 def test_graphs_of_many_types_are_refused(tmp_path: Path) -> None:
@@ -540,6 +576,15 @@ def test_two_at_once(tmp_path: Path) -> None:
     graph, x = Graph.from_edges(2, [0], [1]), np.zeros((2, 1))
     with pytest.raises(InvalidArgumentError, match=r"another build of .*h\.npy is running"):
         embed([layer], graph, x, tmp_path / "h.npy", refresh=True)
+
+
+def test_a_process_that_has_not_signed_its_lock_yet(tmp_path: Path) -> None:
+    folder = tmp_path / "h.npy.layers"
+    folder.mkdir()
+    with open(folder / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InvalidArgumentError, match=r"h\.npy is running: wait for it, or end"):
+            Vectors(tmp_path).run(path_graph(tmp_path))
 
 
 def test_a_layer_file_that_is_damaged(tmp_path: Path) -> None:

@@ -67,11 +67,12 @@ class Journal:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = holder_of(self._lock.fileno())
+            holder = holder_of(self._lock.fileno())  # which may not have signed it yet
+            place = f" in process {holder}" if holder else ""
             self._lock.close()
             raise InvalidArgumentError(
-                f"{self.folder}: another build of {os.fspath(output)} is running in process "
-                f"{holder or '?'}: wait for it, or end it"
+                f"{self.folder}: another build of {os.fspath(output)} is running{place}: wait for "
+                "it, or end it"
             ) from None
         try:
             sign_lock(self._lock.fileno())
