@@ -214,6 +214,11 @@ class Embedding:
             remark(f"going on at {'the end of the last layer' if is_done else place}")
         limits = self._limits()
         self._check_disk(journal, state, keeps_all)
+        if keeps_all and not os.path.exists(journal.path(HASHES)):
+            # Before a layer reads them: what is written from now on is seen by the next call.
+            path = journal.path(f"{HASHES}.tmp")
+            hash_features(self._rows[NODE], path, self.show("Reading features", "nodes"))
+            os.replace(path, journal.path(HASHES))
         for number in range(state["layer"], len(self._layers)):
             for name in self._forms[number - 2] if number > 1 and not keeps_all else ():
                 with contextlib.suppress(FileNotFoundError):
@@ -528,9 +533,6 @@ class Embedding:
         last = len(self._layers) - 1
         placed = [(self._path(journal, last, name), out) for name, out in outputs.items()]
         if kept is not None:
-            path = journal.path(HASHES)
-            hash_features(self._rows[NODE], path, self.show("Reading features", "nodes"))
-            self.check_inputs()
             names = [*map(layer_name, range(last)), HASHES]
             placed += [(journal.path(name), kept.path(name)) for name in names]
         with native.FileSet() as files:

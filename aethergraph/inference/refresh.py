@@ -271,10 +271,10 @@ class Refresh:
             kept.intend(changed)
             fresh = kept.path(OUTPUT)
             try:
+                self._change_hashes(new, before)  # before the first layer reads those rows
                 _copy(kept.output, fresh)
                 self._change_layers(stale, limits, before)
                 job.check_inputs()
-                self._change_hashes(new, before)
                 kept.intend_output(fresh)
                 _replace(fresh, kept.output)
             except BaseException:

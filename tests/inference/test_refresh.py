@@ -290,6 +290,24 @@ def test_a_file_that_is_written_to_through_a_mapping(tmp_path: Path) -> None:
         assert vectors.refresh(graph, FeatureTable.load(path)) == stale
 
 
+def test_features_that_are_written_to_meanwhile(tmp_path: Path) -> None:
+    """What is not seen while a call works is seen by the next one."""
+
+    class Writing(Total):
+        def __call__(self, batch: Batch) -> Rows:
+            if len(vectors.layers[0].nodes) > 1:  # else it is tried
+                x[8] = value
+            return super().__call__(batch)
+
+    graph, vectors, x = path_graph(tmp_path), Vectors(tmp_path), np.arange(10)[:, None]
+    vectors.layers[1] = Writing()
+    for value in (50, 60):
+        vectors.run(graph, x)
+        assert vectors.run(graph, x) == [[8, 9], [8, 9]]
+        np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), vectors.of_all(graph, x))
+        x[2] = value
+
+
 def test_features_of_two_bytes(tmp_path: Path) -> None:
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
     bits = (np.arange(10, dtype=np.float32)[:, None].view(np.uint16))[:, 1::2].copy()
