@@ -178,7 +178,7 @@ def _parse(source: Any) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {one_line(error)}") from None
     _check_nesting(schema)
-    if schema == []:
+    if isinstance(schema, list) and not schema:
         raise ValueError("it is a union of no types")
     try:
         return parse_schema(schema)

@@ -236,6 +236,9 @@ def test_a_record_may_name_itself() -> None:
 def test_a_union_of_no_types_and_a_branch_that_is_not_there() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="bad schema: it is a union of no types"):
         Schema.avro(schema="[]", src="s", dst="d")
+    rows = np.zeros(2, [("a", int)])  # which compare with no list
+    with pytest.raises(errors.InvalidArgumentError, match="schema"):
+        Schema.avro(schema=rows, src="s", dst="d")  # type: ignore[arg-type]
     kinds: dict[int, Any] = {
         8: ["null", "long"],
         9: {"type": "enum", "name": "E", "symbols": ["a"]},
