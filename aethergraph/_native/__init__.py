@@ -191,7 +191,14 @@ from aethergraph._native.sampling import (
     rng_draws,
     time_keys,
 )
-from aethergraph._native.single import degree_of, is_in_list, neighbors_of
+from aethergraph._native.single import (
+    degree_now,
+    degree_of,
+    has_edge_now,
+    is_in_list,
+    neighbors_now,
+    neighbors_of,
+)
 from aethergraph._native.tasks import (
     LONG_CALL_BYTES,
     Progress,
@@ -303,8 +310,11 @@ __all__ = [
     "address_of",
     "advise",
     "buffer_alloc",
+    "degree_now",
     "degree_of",
+    "has_edge_now",
     "is_in_list",
+    "neighbors_now",
     "neighbors_of",
     "build_alias",
     "build_info",

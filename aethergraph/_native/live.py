@@ -51,10 +51,6 @@ _LOOK_SECONDS = 1.0
 
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
-_degree, _has_edge = lib.aether_live_degree, lib.aether_live_has_edge
-_neighbors, _INT64 = lib.aether_live_neighbors, np.dtype(np.int64)
-#: Ids that a list has room for when it is first asked for, and at most without a snapshot.
-_FEW, _MANY = 32, 1 << 16
 #: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
 #: error. Handle and err are :attr:`NativeLive.plain`; a method would be a tenth of the whole call.
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
@@ -581,36 +577,15 @@ class NativeLive:
             raise_error(code, err)
         return LiveNumbers(out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
 
-    def degree(self, relation: int, layout: Literal["csc", "csr"], node: int) -> int | None:
-        """Return the length of a list as of the last commit; None: ask a snapshot.
+    @property
+    def asked(self) -> Any:
+        """Handle for single questions to the last commit; None: a snapshot is to be asked.
 
-        So one does in blocks of :meth:`reading`, in readers, where lists lie in a file, and for the
-        message of an error.
+        So it is in blocks of :meth:`reading`, in readers, and where lists lie in a file.
         """
         if self.follow is not None or self._state[1] or is_any_open():
             return None
-        length: int = _degree(self._handle, relation, LIVE_LAYOUTS[layout], node, _NULL)
-        return None if length < 0 else length
-
-    def neighbors(self, relation: int, layout: Literal["csc", "csr"], node: int) -> Ids | None:
-        """Return the ids in a list as of the last commit; None: as of :meth:`degree`."""
-        if self.follow is not None or self._state[1] or is_any_open():
-            return None
-        count, length = 0, _FEW
-        while count < length <= _MANY:
-            ids, count = np.empty(length, _INT64), length
-            room = ffi.from_buffer("int64_t[]", ids)
-            length = _neighbors(
-                self._handle, relation, LIVE_LAYOUTS[layout], node, room, count, _NULL
-            )
-        return ids[:length] if 0 <= length <= count else None
-
-    def has_edge(self, relation: int, src: int, dst: int) -> bool | None:
-        """Return whether there is an edge as of the last commit; None: as of :meth:`degree`."""
-        if self.follow is not None or self._state[1] or is_any_open():
-            return None
-        answer: int = _has_edge(self._handle, relation, src, dst, _NULL)
-        return None if answer < 0 else answer == 1
+        return self._handle
 
     def is_last(self, snapshot: NativeSnapshot) -> bool:
         """Return whether :meth:`take_last` would show the commit of a snapshot of this graph."""

@@ -1,19 +1,21 @@
 """Questions about one list: how long it is, what is in it, whether it joins two nodes.
 
 A call with arrays of one node reads for a few hundred nanoseconds, and makes arrays for
-microseconds. These calls have their arguments in the memory of calls before.
+microseconds. These calls have their arguments in the memory of calls before. Live graphs
+(:attr:`NativeLive.asked`) are asked without a snapshot.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error, sized
 from aethergraph._native.guards import begin_read, end_read
+from aethergraph._native.live_types import LIVE_LAYOUTS
 from aethergraph._native.signals import thread_task
 
 if TYPE_CHECKING:
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
 _degrees, _neighbors = lib.aether_topology_degrees, lib.aether_topology_neighbors
 _find_edges, _has_edges = lib.aether_find_edges, lib.aether_snapshot_has_edges
-_from_buffer = ffi.from_buffer
+_live_degree, _live_neighbors = lib.aether_live_degree, lib.aether_live_neighbors
+_live_has_edge, _from_buffer, _NULL = lib.aether_live_has_edge, ffi.from_buffer, ffi.NULL
+#: Ids that a list of a live graph has room for when it is first asked for, and at most.
+_FEW, _MANY = 32, 1 << 16
 _INT64 = np.dtype(np.int64)
 
 
@@ -115,3 +120,28 @@ def has_edge_in(snapshot: Any, relation: int, src: int, dst: int) -> bool:
     is_edge: bool = arguments.answer[0] == 1
     _idle.append(arguments)
     return is_edge
+
+
+# ---- the last commit of a live graph; None: a snapshot is to be asked, which names the error -----
+
+
+def degree_now(live: Any, relation: int, layout: Literal["csc", "csr"], node: int) -> int | None:
+    """Return the length of a list."""
+    length: int = _live_degree(live, relation, LIVE_LAYOUTS[layout], node, _NULL)
+    return None if length < 0 else length
+
+
+def neighbors_now(live: Any, relation: int, layout: Literal["csc", "csr"], node: int) -> Ids | None:
+    """Return the ids in a list, int64."""
+    code, count, length = LIVE_LAYOUTS[layout], 0, _FEW
+    while count < length <= _MANY:  # again if it has become longer meanwhile
+        ids, count = np.empty(length, _INT64), length
+        room = _from_buffer("int64_t[]", ids)
+        length = _live_neighbors(live, relation, code, node, room, count, _NULL)
+    return ids[:length] if 0 <= length <= count else None
+
+
+def has_edge_now(live: Any, relation: int, src: int, dst: int) -> bool | None:
+    """Return whether there is an edge."""
+    answer: int = _live_has_edge(live, relation, src, dst, _NULL)
+    return None if answer < 0 else answer == 1

@@ -174,7 +174,7 @@ def _key_columns(nodes: Any, ids: Any) -> list[Any]:
 
 
 class _Sink(io.RawIOBase):
-    """What pyarrow writes to: the file beside the output."""
+    """File beside the output, for pyarrow to write to."""
 
     def __init__(self, file: native.NativeReplacement) -> None:
         self._file, self._size = file, 0

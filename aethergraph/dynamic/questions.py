@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _native as native
 from aethergraph.dynamic.state import MOST_NODES
 from aethergraph.graph.adjacency import EdgeQueries
 
@@ -40,9 +41,10 @@ class Questions(EdgeQueries):
 
     def degree(self, node: int) -> int:
         """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
-        if _is_plain(node):
+        live = self._store.live.asked
+        if live is not None and _is_plain(node):
             layout: Literal["csc", "csr"] = "csc" if self._kind.form.layout == "csc" else "csr"
-            length = self._store.live.degree(self._kind.number, layout, node)
+            length = native.degree_now(live, self._kind.number, layout, node)
             if length is not None:
                 return length
         return self.snapshot().degree(node)
@@ -54,11 +56,8 @@ class Questions(EdgeQueries):
             LayoutError: layout is "csc".
             OutOfRangeError: the node does not exist.
         """
-        if _is_plain(node):
-            ids = self._store.live.neighbors(self._kind.number, "csr", node)
-            if ids is not None:
-                return ids
-        return self.snapshot().neighbors(node)
+        ids = self._ids_in_list("csr", node)
+        return self.snapshot().neighbors(node) if ids is None else ids
 
     def in_neighbors(self, node: int) -> Ids:
         """Return the sources of the edges that end at ``node``, int64, in their order.
@@ -67,16 +66,20 @@ class Questions(EdgeQueries):
             LayoutError: layout is "csr".
             OutOfRangeError: the node does not exist.
         """
-        if _is_plain(node):
-            ids = self._store.live.neighbors(self._kind.number, "csc", node)
-            if ids is not None:
-                return ids
-        return self.snapshot().in_neighbors(node)
+        ids = self._ids_in_list("csc", node)
+        return self.snapshot().in_neighbors(node) if ids is None else ids
+
+    def _ids_in_list(self, layout: Literal["csc", "csr"], node: int) -> Ids | None:
+        live = self._store.live.asked
+        if live is None or not _is_plain(node):
+            return None
+        return native.neighbors_now(live, self._kind.number, layout, node)
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
-        if _is_plain(u) and _is_plain(v):
-            answer = self._store.live.has_edge(self._kind.number, u, v)
+        live = self._store.live.asked
+        if live is not None and _is_plain(u) and _is_plain(v):
+            answer = native.has_edge_now(live, self._kind.number, u, v)
             if answer is not None:
                 return answer
         return self.snapshot().has_edge(u, v)

@@ -68,7 +68,6 @@ from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Embedding", "Layer", "Options"]
 
-_VERSION = 1
 #: Seconds of work that a kill may cost.
 RECORD_SECONDS = 5.0
 #: Bytes of rows that batches of no given size gather, about.
@@ -77,7 +76,6 @@ _BATCH_BYTES = 16 << 20
 _PLANNED, _SAMPLE_BYTES = 64, 32
 #: Bytes of a cache of rows at least, however many types share the budget.
 _LEAST_CACHE = 256 << 10
-_COMPARED = 1 << 16  # rows in memory that are hashed at a time
 
 
 class Layer(Protocol):
@@ -90,9 +88,9 @@ class Layer(Protocol):
     Without one, functions are told by their code and what they close over, objects by their class
     and their public attributes.
 
-    Of a typed graph it gets a :class:`aethergraph.loading.HeteroBatch`, which has all of this by
-    type. ``batch.seeds`` has the node type whose rows are wanted, and no other; ``batch.x`` has the
-    types that have rows. It returns None for a type that has none after it.
+    Of a typed graph it gets a :class:`~aethergraph.loading.batch.HeteroBatch`, which has all of
+    this by type. ``batch.seeds`` has the node type whose rows are wanted, and no other; ``batch.x``
+    has the types that have rows. It returns None for a type that has none after it.
     """
 
     def __call__(self, batch: Any, /) -> NDArray[Any] | None:

@@ -18,7 +18,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from aethergraph.convert.external.journal import Journal, interrupted_build, lef
 from aethergraph.convert.outputs import check_outputs
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.history import History
-from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.errors import (
     InvalidArgumentError,
     LayoutError,
@@ -52,6 +51,9 @@ from aethergraph.inference.table import (
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.storage.scratch import storage_error
 
+if TYPE_CHECKING:
+    from aethergraph.dynamic.snapshot import Snapshot
+
 __all__ = ["refresh_output", "stale_nodes"]
 
 Ids = NDArray[np.int64]
@@ -62,7 +64,7 @@ _ANEW_OVER = "restart=True, force=True computes all nodes anew, and overwrites i
 
 
 class _UnknownChangesError(Exception):
-    """What has changed since the layers were computed is not known; says why."""
+    """Error that says why it is not known what has changed since the layers were computed."""
 
 
 def refresh_output(
@@ -228,8 +230,7 @@ class Refresh:
         try:
             with History(path, megabytes) as history:
                 since = history.at(before["lsn"]).commit
-                then = history.at(now["lsn"])
-                assert isinstance(then, Snapshot)
+                then = cast("Snapshot", history.at(now["lsn"]))  # of one type, as the graph
                 return then.changed(since=since)
         except OutOfRangeError:  # merged meanwhile
             raise _UnknownChangesError(_MERGED) from None

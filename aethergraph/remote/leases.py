@@ -44,7 +44,8 @@ from aethergraph.errors import (
     SnapshotExpiredError,
 )
 from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import RowSource
 from aethergraph.remote.commits import Commits, Taken, commits_of
 from aethergraph.remote.graph_tables import IdTable
 from aethergraph.remote.served import ServedRows, row_bytes_of
@@ -90,7 +91,7 @@ class _Held:
 
         In memory they begin and end without a commit, and where there is a log a moment after it.
         """
-        return self._sources == _sources_of(_node_attrs(now))
+        return self._sources == _sources_of(now)
 
     def is_expired(self) -> bool:
         """Return whether the writer has taken the memory of the commit back."""
@@ -110,21 +111,18 @@ class _Held:
 
     def _describe(self, now: Any) -> dict[str, Any]:
         """Make the tables; return what there is, as an object of JSON."""
-        typed, nodes = not isinstance(now, HomogeneousGraph), _node_attrs(now)
-        self._sources = _sources_of(nodes)
-        relations = [(("node", "to", "node"), now)]
-        if typed:
-            relations = [(kind, now[kind]) for kind in now.edge_types]
-        counts = now.num_nodes if typed else {"node": now.num_nodes}
+        typed = as_typed(now, "node")
+        self._sources = _sources_of(now)
         return {
-            "graph": self.name, "commit": self.commit, "typed": typed,
+            "graph": self.name, "commit": self.commit, "typed": now.is_typed,
             "nodes": [
-                [kind, counts[kind], self._add_rows(attrs)] for kind, attrs in nodes.items()
+                [kind, typed.num_nodes[kind], self._add_rows(typed[kind].node_attrs)]
+                for kind in typed.node_types
             ],
             "node_values": [
-                [kind, self._add_rows(values)] for kind, values in _node_values(now).items()
+                [kind, self._add_rows(typed[kind].node_values)] for kind in typed.node_types
             ],
-            "edges": [self._add_relation(kind, relation) for kind, relation in relations],
+            "edges": [self._add_relation(kind, typed[kind]) for kind in typed.edge_types],
             "time_unit": now.time_unit, "time_zone": getattr(now, "time_zone", None),
             "time_attr": getattr(now, "time_attr", None),
         }  # fmt: skip
@@ -168,29 +166,16 @@ class _Held:
         return numbers
 
 
-def _node_attrs(now: Any) -> dict[str, Mapping[str, RowSource]]:
-    """Return the attributes of nodes by node type."""
-    if isinstance(now, HomogeneousGraph):
-        return {"node": now.node_attrs}
-    return {kind: now[kind].attrs for kind in now.node_types}
-
-
-def _node_values(now: Any) -> dict[str, Mapping[str, RowSource]]:
-    """Return the times of nodes by node type, as rows by name."""
-    if isinstance(now, HomogeneousGraph):
-        return {"node": now.node_values}
-    return {kind: now[kind].node_values for kind in now.node_types}
-
-
-def _sources_of(nodes: dict[str, Mapping[str, RowSource]]) -> dict[tuple[str, str], int]:
+def _sources_of(now: Any) -> dict[tuple[str, str], int]:
     """Return numbers of what attributes of nodes are rows of, whatever the commit.
 
     Two that are alive at once have two.
     """
+    typed = as_typed(now, "node")
     return {
         (kind, name): _number_of(rows)
-        for kind, attrs in nodes.items()
-        for name, rows in attrs.items()
+        for kind in typed.node_types
+        for name, rows in typed[kind].node_attrs.items()
     }
 
 

@@ -366,7 +366,7 @@ def wait_for(rows: list[Any]) -> None:
 
 
 def test_a_merge_while_a_graph_is_followed(folder: Path) -> None:
-    """What is known no more is computed for all nodes, and later commits as before."""
+    """Changes that a merge gave up are computed for all nodes, and later commits as before."""
     with DynamicGraph.open("live", 10, 16, durability="sync") as graph:
         graph.features = np.ones((10, 1))
         moments = _moments(Path("live"), None, 0.01)

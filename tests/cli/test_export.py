@@ -38,7 +38,7 @@ def test_keys_of_maps_and_graphs(folder: Path) -> None:
 
 
 def test_a_type_of_many(folder: Path) -> None:
-    """Of files of embed the type is their name."""
+    """Files that embed has written are called after their type."""
     Path("people.csv").write_text("id,town\nann,x/1\nbob,y\n")
     Path("p.toml").write_text(
         '[nodes.person]\nfrom = "people.csv"\nkey = "id"\nforeign.town = "t/n"\n'

@@ -64,7 +64,7 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
 @given(updates=st.lists(st.lists(st.integers(0, 9), unique=True), max_size=8))
 @examples(50)
 def test_rows_that_have_changed_between_two_commits(updates: list[list[int]]) -> None:
-    """Those of undone transactions have not; rows that became what they were have."""
+    """Rows of undone transactions have not changed; rows that became what they were have."""
     graph = DynamicGraph(10, 16)
     graph.features = np.zeros((10, 2))
     snapshots = [graph.snapshot()]

@@ -291,7 +291,7 @@ def test_a_file_that_is_written_to_through_a_mapping(tmp_path: Path) -> None:
 
 
 def test_features_that_are_written_to_meanwhile(tmp_path: Path) -> None:
-    """What is not seen while a call works is seen by the next one."""
+    """Rows that are written to while a call works are computed by the next one."""
 
     class Writing(Total):
         def __call__(self, batch: Batch) -> Rows:
@@ -375,7 +375,7 @@ def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) ->
 
 
 def test_commits_of_a_log_that_others_write(tmp_path: Path) -> None:
-    """Of one history changes are known as it goes on; of another one by their log."""
+    """A history knows the changes since it began; another history reads them in the log."""
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
     for source in (7, 8):
         with History(tmp_path / "g.aegd", 16) as history:
@@ -707,7 +707,7 @@ def test_an_earlier_commit_than_a_killed_refresh_went_to(
 def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the graph has changed since, it begins anew, and says so."""
+    """An interrupted run begins anew, and says so, if the graph has changed since."""
     graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
     ends, remarks = list[int](), list[str]()
     for has_changed in (False, True):

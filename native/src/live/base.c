@@ -108,19 +108,21 @@ int ae_base_edge_ids(const ae_base *b, const uint64_t *positions, uint64_t n, ui
     return rc;
 }
 
-/* Read weights or times by the ids that edges have in the base; both have 8 bytes in `out`. */
+/* Read weights or times by the ids that edges have in the base, times of nodes by those of neighbours; all
+ * have 8 bytes in `out`. */
 static int read_values(const ae_base *b, bool times, const uint64_t *positions, uint64_t n, void *out,
                        aether_error *err) {
-    uint64_t edges[SOME];
+    const bool of_nodes = times && b->given.times_of == AETHER_TIMES_OF_NODES;
+    uint64_t ids[SOME];
     int rc = AETHER_OK;
     for (uint64_t at = 0; !rc && at < n; at += SOME) {
         const uint64_t some = n - at < SOME ? n - at : SOME;
-        rc = own_edge_ids(b, positions + at, some, edges, err);
+        rc = (of_nodes ? ae_base_ids : own_edge_ids)(b, positions + at, some, ids, err);
         for (uint64_t i = 0; !rc && i < some; i++)
             if (times)
-                ((int64_t *)out)[at + i] = b->given.times[edges[i]];
+                ((int64_t *)out)[at + i] = b->given.times[ids[i]];
             else
-                ((double *)out)[at + i] = (double)b->given.weights[edges[i]];
+                ((double *)out)[at + i] = (double)b->given.weights[ids[i]];
     }
     return rc;
 }
@@ -129,25 +131,9 @@ int ae_base_weights(const ae_base *b, const uint64_t *positions, uint64_t n, dou
     return read_values(b, false, positions, n, out, err);
 }
 
-/* Read times of the neighbours. */
-static int read_node_times(const ae_base *b, const uint64_t *positions, uint64_t n, int64_t *out,
-                           aether_error *err) {
-    uint64_t ids[SOME];
-    int rc = AETHER_OK;
-    for (uint64_t at = 0; !rc && at < n; at += SOME) {
-        const uint64_t some = n - at < SOME ? n - at : SOME;
-        rc = ae_base_ids(b, positions + at, some, ids, err);
-        for (uint64_t i = 0; !rc && i < some; i++)
-            out[at + i] = b->given.times[ids[i]];
-    }
-    return rc;
-}
-
 int ae_base_times(const ae_base *b, const uint64_t *positions, uint64_t n, int64_t *out, aether_error *err) {
-    if (b->given.times_of != AETHER_TIMES_OF_NODES)
+    if (b->given.times_of != AETHER_TIMES_OF_NODES || b->of_in_edges)
         return read_values(b, true, positions, n, out, err);
-    if (b->of_in_edges)
-        return read_node_times(b, positions, n, out, err);
     for (uint64_t i = 0; i < n; i++)
         out[i] = INT64_MIN;
     return AETHER_OK;
