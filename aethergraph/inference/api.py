@@ -22,7 +22,7 @@ from aethergraph.graph.schema import NODE, Schema, as_typed
 from aethergraph.inference.batches import Fanout
 from aethergraph.inference.descriptions import describe_command, describe_kept
 from aethergraph.inference.job import Embedding, Layer, Options
-from aethergraph.inference.refresh import refresh_output
+from aethergraph.inference.refresh import refresh_outputs
 from aethergraph.inference.table import origin_of
 from aethergraph.loading.columns import edge_columns
 from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource, HeterogeneousGraph, RowSource
@@ -78,11 +78,12 @@ def embed(
     the name of a type is ``%2F``.
 
     With ``refresh=True`` the rows of all layers stay in ``out.layers``, a folder beside the output,
-    and the same call brings the output to the present commit of a live graph: it computes the rows
-    that edges, nodes and features which have changed since may have changed, and no others. The
-    output is that of a run over all nodes, to the last bit if the layers return a row that does not
-    depend on which others are in the batch. Killed at any moment, it leaves the output of the
-    commit before or of the present one, and the next call goes on from there.
+    of a typed graph in ``out/.layers``, and the same call brings the output to the present commit
+    of a live graph: it computes the rows that edges, nodes and features which have changed since
+    may have changed, and no others. The output is that of a run over all nodes, to the last bit if
+    the layers return a row that does not depend on which others are in the batch. Killed at any
+    moment, it leaves the output of the commit before or of the present one, and the next call goes
+    on from there. Files of types take their places one right after the other, when all are there.
 
     Args:
         layers: functions of a :class:`~aethergraph.loading.batch.Batch`, of a typed graph of a
@@ -107,8 +108,8 @@ def embed(
         seed: with ``num_neighbors``, decides which are drawn.
         force: overwrite the output.
         restart: begin anew instead of going on; with ``refresh``, compute all nodes.
-        refresh: keep the rows of all layers; compute what has changed since the last call. For
-            graphs of one type, which must store out-edges, too, once something has changed.
+        refresh: keep the rows of all layers; compute what has changed since the last call. The
+            graph must store out-edges, too, once something has changed.
         stages: called with name and unit of each layer; returns its progress function.
         remark: called with remarks, such as where the work goes on.
 
@@ -123,7 +124,7 @@ def embed(
             With ``refresh``, an output of other layers, options or another graph, with what
             differs, or of a later commit.
         LayoutError: the graph does not store in-edges; or out-edges, which ``refresh`` needs.
-        UnsupportedError: a dtype that no ``.npy`` file can hold; a typed graph with ``refresh``.
+        UnsupportedError: a dtype that no ``.npy`` file can hold.
         DiskFullError, StorageError: the files cannot be written. The work goes on when the call is
             repeated.
         FileChangedError: the graph or the features were written to meanwhile.
@@ -134,8 +135,6 @@ def embed(
     for number, layer in enumerate(functions):
         if not callable(layer):
             raise InvalidArgumentError(f"layers[{number}] = {shown(layer)} is no function")
-    if as_flag(refresh, "refresh") and getattr(graph, "is_typed", False):
-        raise UnsupportedError("graph has several types of nodes: refresh=True takes graphs of one")
     at = _as_graph(graph)
     typed = as_typed(at)
     schema = Schema(at, edge_rows={kind: typed[kind].edge_values for kind in typed.edge_types})
@@ -155,7 +154,7 @@ def embed(
         raise InvalidArgumentError(f"out = {path!r} is {form}")
     note = remark or (lambda text: None)
     command = describe_command(functions, graph, at, rows, options, columns)
-    if refresh:
+    if as_flag(refresh, "refresh"):
         command["refresh"] = True  # work files of layers stay
         if at.native_snapshot is not None:
             command["graph"]["origin"] = origin_of(at, int(at.native_snapshot.lsn))
@@ -163,10 +162,10 @@ def embed(
     if refresh:
         if graph.is_live:
             _flush(graph)
-        same = describe_kept(command, graph, at, rows[NODE], columns)
-        refresh_output(job, path, same, at, rows[NODE], force, restart, note)
-        return FeatureTable.load(path)
-    outputs = job.run(path, force, restart, note)
+        same = describe_kept(command, graph, at, rows, columns)
+        outputs = refresh_outputs(job, path, same, at, rows, force, restart, note)
+    else:
+        outputs = job.run(path, force, restart, note)
     tables = {name: FeatureTable.load(output) for name, output in outputs.items()}
     return tables if schema.is_typed else tables[NODE]
 

@@ -82,26 +82,33 @@ def describe_command(
 
 
 def describe_kept(
-    command: dict[str, Any], graph: AnyGraph, at: Any, rows: RowSource,
+    command: dict[str, Any], graph: AnyGraph, at: Any, rows: Mapping[str, RowSource],
     edge_columns: Sequence[Column],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what decides the output but for the commit of the graph and the rows of features.
 
     Args:
         command: what :func:`describe_command` returned for the rest.
-        graph: the graph that was given, of one type.
+        graph: the graph that was given.
         at: that graph at its moment.
-        rows: what the first layer reads.
+        rows: what the first layer reads, by node type.
         edge_columns: attributes of edges that batches carry.
     """
-    kept = {**command, "features": f"{rows.dtype_name}{list(rows.row_shape)}"}
-    if rows.path != graph.path:
-        kept["inputs"] = [state for state in command["inputs"] if state["path"] != rows.path]
+    features = {
+        name: f"{of_type.dtype_name}{list(of_type.row_shape)}" for name, of_type in rows.items()
+    }
+    paths = {of_type.path for of_type in rows.values()} - {graph.path}
+    kept = {
+        **command, "features": features if graph.is_typed else features[NODE],
+        "inputs": [state for state in command["inputs"] if state["path"] not in paths],
+    }  # fmt: skip
     if at.native_snapshot is not None:
         store = at.native_snapshot.store
         kept["graph"] = {"live": store.uuid or store.memory_name}
         kept["edge_attrs"] = {  # which an edge has from the beginning to its end
-            column.name: f"{column.rows.dtype_name}{list(column.rows.row_shape)}"
+            f"{column.name} of {column.kind}"
+            if graph.is_typed
+            else column.name: f"{column.rows.dtype_name}{list(column.rows.row_shape)}"
             for column in edge_columns
         }
     return kept

@@ -9,8 +9,8 @@
 A graph of one type is a typed graph with one type. Where users name types, a layer makes a file of
 each, ``layer-0-paper.npy``, one after the other; the record has the type, too.
 
-With ``refresh=True`` the files of all layers are kept, beside the output (table.py), and a later
-call computes some rows of each (refresh.py).
+With ``refresh=True`` the files of all layers are kept (table.py), and a later call computes some
+rows of each (refresh.py).
 
 A layer is tried on the batch of one node first, and the next ones on zeros of the shape that it
 returns. So the shapes of all files are known, and what does not fit is named, before work begins.
@@ -51,16 +51,25 @@ from aethergraph.inference.batches import (
     LayerBatches,
     Range,
     cut,
+    fanouts_of,
     gathered_dtype,
     rows_by_type,
 )
 from aethergraph.inference.fingerprints import name_of
 from aethergraph.inference.finite import FiniteWatch
 from aethergraph.inference.layer_file import LayerFile
-from aethergraph.inference.table import HASHES, KeptLayers, hash_features, layer_name
+from aethergraph.inference.table import (
+    HASHES,
+    Ids,
+    KeptLayers,
+    file_name,
+    hash_features,
+    layer_name,
+    name_in_files,
+)
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
-from aethergraph.protocols import AnyGraph, RowSource
+from aethergraph.protocols import AnyGraph, EdgeType, RowSource
 from aethergraph.sampling.keys import mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
@@ -136,7 +145,7 @@ class Embedding:
         show: announces a stage, and returns its progress function.
 
     Attributes:
-        command, show: as they were given.
+        command: as it was given.
     """
 
     def __init__(
@@ -144,7 +153,7 @@ class Embedding:
         edge_columns: Sequence[Column], options: Options, command: dict[str, Any], show: Stages,
     ) -> None:  # fmt: skip
         self._layers, self._graph, self._rows = layers, graph, rows_by_type(rows)
-        self._edge_columns, self._options, self.show = edge_columns, options, show
+        self._edge_columns, self._options, self._show = edge_columns, options, show
         self.command = command
         self._schema = Schema(graph)
         self._counts = self._schema.num_nodes_of()
@@ -155,7 +164,7 @@ class Embedding:
                 self._degrees[same] if same < number
                 else {name: Degrees(graph, fanout, name) for name in self._counts}
             )  # fmt: skip
-        self._nodes: Sequence[NDArray[np.int64]] | None = None  # of each layer; None: all
+        self._nodes: Sequence[Mapping[str, Ids]] | None = None  # by layer and type; None: all
         self._forms: list[_Forms] = []
         self._watch = FiniteWatch()
 
@@ -172,13 +181,12 @@ class Embedding:
             remark: called with remarks.
             kept: where the files of all layers go; None: they are removed.
         """
-        self._forms = self._try_layers()
-        outputs = {name: self._output(out, name) for name in self._forms[-1]}
+        outputs = self.outputs(out)
         first, *_ = outputs.values()
         # A call that was killed at its end may have written some of them.
         goes_on = not restart and left_behind(first) is not None
         inputs = [before["path"] for before in self.command["inputs"]]
-        with _folder(out) if self._schema.is_typed else contextlib.nullcontext():
+        with self.folder(out):
             check_outputs([*outputs.values()], inputs, force or goes_on)
             journal = Journal(first, self.command, restart)
             try:
@@ -192,16 +200,30 @@ class Embedding:
                 journal.remove_if_new()
         return outputs
 
-    @property
-    def num_layers(self) -> int:
-        """Number of layers."""
-        return len(self._layers)
+    def outputs(self, out: str, forms: Sequence[Mapping[str, Any]] | None = None) -> dict[str, str]:
+        """Return the files by node type.
+
+        Args:
+            out: as of :meth:`run`.
+            forms: by layer, of the types that it returns rows of; None: layers are tried.
+        """
+        if forms is None:
+            forms = self._forms = self._forms or self._try_layers()
+        is_typed = self._schema.is_typed
+        return {
+            name: os.path.join(out, f"{name_in_files(name)}.npy") if is_typed else out
+            for name in forms[-1]
+        }
+
+    def folder(self, out: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which there is the folder of files of types."""
+        return _folder(out) if self._schema.is_typed else contextlib.nullcontext()
 
     @property
-    def forms(self) -> list[tuple[list[int], str]]:
-        """Shape of a row and dtype of what each layer returns, in JSON's types."""
-        forms = [form for of_layer in self._forms for form in of_layer.values()]
-        return [(list(form.row_shape), form.dtype.str) for form in forms]
+    def followed(self) -> list[set[EdgeType]]:
+        """Edge types by layer whose edges it is given."""
+        fanouts = [fanouts_of(self._schema.typed, fanout) for fanout in self._options.fanouts]
+        return [{kind for kind, number in fanout.items() if number} for fanout in fanouts]
 
     def _run_layers(self, journal: Journal, remark: Callable[[str], None], keeps_all: bool) -> None:
         state = {"layer": 0, "rows": 0, **journal.state}
@@ -212,15 +234,17 @@ class Embedding:
             remark(f"going on at {'the end of the last layer' if is_done else place}")
         limits = self._limits()
         self._check_disk(journal, state, keeps_all)
-        if keeps_all and not os.path.exists(journal.path(HASHES)):
-            # Before a layer reads them: what is written from now on is seen by the next call.
-            path = journal.path(f"{HASHES}.tmp")
-            hash_features(self._rows[NODE], path, self.show("Reading features", "nodes"))
-            os.replace(path, journal.path(HASHES))
+        for name, rows in self._rows.items() if keeps_all else ():
+            path = self._path(journal, HASHES, name)
+            if not os.path.exists(path):
+                # Before a layer reads them: what is written from now on is seen by the next call.
+                hash_features(rows, f"{path}.tmp", self.show("Reading features", name))
+                os.replace(f"{path}.tmp", path)
         for number in range(state["layer"], len(self._layers)):
             for name in self._forms[number - 2] if number > 1 and not keeps_all else ():
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path(journal, number - 2, name))  # nobody reads it any more
+                    # nobody reads it any more
+                    os.unlink(self._path(journal, layer_name(number - 2), name))
             self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
             state = {"rows": 0}
 
@@ -291,20 +315,25 @@ class Embedding:
                 f"{form.dtype}"
             )
 
-    def run_for(self, nodes: Sequence[NDArray[np.int64]], forms: Sequence[Any]) -> list[int]:
+    def run_for(
+        self, nodes: Sequence[Mapping[str, Ids]], forms: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, int]]:
         """Let each layer compute some nodes alone; return the limits of their batches.
 
         Args:
-            nodes: the nodes of each layer, ascending, of a graph of one type.
-            forms: what :attr:`forms` was of all nodes.
+            nodes: the nodes of each layer, ascending, by the types that it returns rows of.
+            forms: shapes of a row and dtypes that it returned of all nodes, by type.
         """
         self._nodes = nodes
-        self._forms = [{NODE: _Form(tuple(shape), np.dtype(dtype))} for shape, dtype in forms]
-        self._degrees = [
-            {NODE: Degrees(self._graph, fanout, nodes=part)}
-            for fanout, part in zip(self._options.fanouts, nodes, strict=True)
+        self._forms = [
+            {name: _Form(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in by_type.items()}
+            for by_type in forms
         ]
-        return [limits[NODE] for limits in self._limits()]
+        self._degrees = [
+            {name: Degrees(self._graph, fanout, name, ids) for name, ids in by_type.items()}
+            for fanout, by_type in zip(self._options.fanouts, nodes, strict=True)
+        ]
+        return self._limits()
 
     def _limits(self) -> list[dict[str, int]]:
         """Return how many nodes and edges a batch of each layer and type may have.
@@ -387,21 +416,21 @@ class Embedding:
     def _batches(self, number: int, rows: Mapping[str, RowSource], node_type: str) -> LayerBatches:
         key = mix_key(self._options.seed, number)
         fanout = self._options.fanouts[number]
-        nodes = None if self._nodes is None else self._nodes[number]
+        nodes = None if self._nodes is None else self._nodes[number][node_type]
         return LayerBatches(self._graph, rows, self._edge_columns, fanout, key, node_type, nodes)
 
     def results(
-        self, number: int, rows: Mapping[str, RowSource] | None, limit: int, begin: int = 0,
-        node_type: str = NODE,
+        self, number: int, node_type: str, rows: Mapping[str, RowSource] | None, limit: int,
+        begin: int = 0,
     ) -> Generator[NDArray[Any], None, None]:  # fmt: skip
         """Yield the rows that a layer returns for a type, batch after batch.
 
         Args:
             number: number of the layer.
+            node_type: type of the nodes.
             rows: what it reads, by node type; None: the features.
             limit: nodes and edges of a batch.
             begin: the first node, or place in the list of nodes.
-            node_type: type of the nodes.
         """
         form, layer = self._forms[number][node_type], self._layers[number]
         convert = self._options.dtype is not None and number == len(self._layers) - 1
@@ -416,10 +445,13 @@ class Embedding:
                 seeds = batch.seeds[node_type] if self._schema.is_typed else batch.seeds
                 yield self._watch.stored(result, form.dtype, seeds, label)
 
-    def show_layer(self, number: int, node_type: str = NODE) -> native.Progress:
+    def show(self, title: str, node_type: str) -> native.Progress:
+        """Announce work on the nodes of a type; return its progress function."""
+        return self._show(f"{title}, {node_type}" if self._schema.is_typed else title, "nodes")
+
+    def show_layer(self, number: int, node_type: str) -> native.Progress:
         """Announce a layer; return its progress function."""
-        title = f"Layer {number + 1} of {len(self._layers)}"
-        return self.show(f"{title}, {node_type}" if self._schema.is_typed else title, "nodes")
+        return self.show(f"Layer {number + 1} of {len(self._layers)}", node_type)
 
     def _run_layer(
         self, journal: Journal, number: int, limits: Mapping[str, int], node_type: str | None,
@@ -470,9 +502,9 @@ class Embedding:
         form, count = self._forms[number][node_type], self._counts[node_type]
         report = self.show_layer(number, node_type)
         with contextlib.ExitStack() as stack:
-            path = self._path(journal, number, node_type)
+            path = self._path(journal, layer_name(number), node_type)
             file = stack.enter_context(LayerFile(path, (count, *form.row_shape), form.dtype, begin))
-            results = self.results(number, rows, limit, begin, node_type)
+            results = self.results(number, node_type, rows, limit, begin)
             stack.enter_context(contextlib.closing(results))
             recorded = time.monotonic()
             for result in results:
@@ -511,37 +543,38 @@ class Embedding:
         tables: dict[str, FeatureTable] = {}
         for count, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
             share = max(room // (len(sizes) - count), _LEAST_CACHE)
-            path = self._path(journal, number, name)
+            path = self._path(journal, layer_name(number), name)
             tables[name] = stack.enter_context(FeatureTable.load(path, "auto", memory_budget=share))
             room = max(room - min(share, sizes[name]), 0)
         return {name: tables[name] for name in sizes}
 
     # ---- files -----------------------------------------------------------------------------
 
-    def _path(self, journal: Journal, number: int, node_type: str) -> str:
-        """Return the file of a layer for the nodes of a type."""
-        named = f"-{_file_name(node_type)}" if self._schema.is_typed else ""
-        return journal.path(layer_name(number, named))
-
-    def _output(self, out: str, node_type: str) -> str:
-        is_typed = self._schema.is_typed
-        return os.path.join(out, f"{_file_name(node_type)}.npy") if is_typed else out
+    def _path(self, journal: Journal, name: str, node_type: str) -> str:
+        """Return a work file for the nodes of a type."""
+        return journal.path(file_name(name, node_type, self._schema.is_typed))
 
     def _place(self, journal: Journal, outputs: Mapping[str, str], kept: KeptLayers | None) -> None:
-        last = len(self._layers) - 1
-        placed = [(self._path(journal, last, name), out) for name, out in outputs.items()]
+        last = layer_name(len(self._layers) - 1)
+        placed = {self._path(journal, last, name): out for name, out in outputs.items()}
         if kept is not None:
-            names = [*map(layer_name, range(last)), HASHES]
-            placed += [(journal.path(name), kept.path(name)) for name in names]
+            work = [(HASHES, name) for name in self._rows]
+            for number, by_type in enumerate(self._forms[:-1]):
+                work += [(layer_name(number), name) for name in by_type]
+            placed |= {self._path(journal, *names): kept.file(*names) for names in work}
         with native.FileSet() as files:
-            for source, out in placed:
+            for source, out in placed.items():
                 files.add(PlacedFile(source, out)).finish()
             journal.record(**{**journal.state, "placed": True})
             if kept is not None:
                 kept.forget()
             files.commit()
         if kept is not None:
-            kept.finish_with(self._counts[NODE], self.forms)
+            forms = [
+                {name: (form.row_shape, form.dtype.str) for name, form in by_type.items()}
+                for by_type in self._forms
+            ]
+            kept.finish_with(self._counts, forms, [*outputs.values()])
         journal.finish([*outputs.values()], {})
 
 
@@ -566,11 +599,6 @@ def _folder(path: str) -> Iterator[None]:
         if is_new:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
-
-
-def _file_name(node_type: str) -> str:
-    """Return the name of a type as that of a file: ``a/b`` is ``a%2Fb``."""
-    return node_type.replace("%", "%25").replace("/", "%2F")
 
 
 def _describe_forms(batch: Any) -> str:

@@ -7,8 +7,9 @@
                                                          └──> stale rows of layer 1 ──> ...
 
 New nodes are stale in every layer. A row depends on the rows of its node and of its in-neighbours
-in the layer before, and on its list: so no other row differs from what a run over all nodes
-computes, and stale ones are computed by the code of that run.
+in the layer before, and on its lists: so no other row differs from what a run over all nodes
+computes, and stale ones are computed by the code of that run. Of many types a layer follows the
+edges of each, from the types that it reads rows of.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
+from aethergraph import _native as native
 from aethergraph.convert.external.journal import Journal, interrupted_build, left_behind
 from aethergraph.convert.outputs import check_outputs
 from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
 from aethergraph.errors import (
     InvalidArgumentError,
@@ -36,27 +39,24 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features.feature_table import FeatureTable
-from aethergraph.graph.schema import NODE
+from aethergraph.graph.schema import Schema
 from aethergraph.inference.job import Embedding
 from aethergraph.inference.layer_file import ChangedLayerFile
 from aethergraph.inference.table import (
     HASHES,
     OUTPUT,
+    Ids,
     KeptLayers,
     hash_rows,
     layer_name,
     origin_of,
     read_hashes,
 )
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.protocols import AnyGraph, EdgeType, RowSource
 from aethergraph.storage.scratch import storage_error
 
-if TYPE_CHECKING:
-    from aethergraph.dynamic.snapshot import Snapshot
+__all__ = ["refresh_outputs"]
 
-__all__ = ["refresh_output", "stale_nodes"]
-
-Ids = NDArray[np.int64]
 _ROWS, _LISTS = 1 << 16, 1 << 12  # rows of features, and lists, that are read at a time
 _MERGED = "a merge gave up the log of what has changed"
 _ANEW = "restart=True computes all nodes anew"
@@ -67,50 +67,66 @@ class _UnknownChangesError(Exception):
     """Error that says why it is not known what has changed since the layers were computed."""
 
 
-def refresh_output(
-    job: Embedding, output: str, command: dict[str, Any], graph: Any, rows: RowSource,
-    force: bool, restart: bool, remark: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Bring an output to the moment of a graph, or make it.
+def refresh_outputs(
+    job: Embedding, out: str, command: dict[str, Any], graph: AnyGraph,
+    rows: Mapping[str, RowSource], force: bool, restart: bool, remark: Callable[[str], None],
+) -> dict[str, str]:  # fmt: skip
+    """Bring outputs to the moment of a graph, or make them; return the files by node type.
 
     Args:
         job: the run over all nodes.
-        output: the file.
+        out: the file, of a typed graph the folder of the files.
         command: what decides the rows but for the commit, and rows of features.
-        graph: the graph at its moment, of one type.
-        rows: what the first layer reads.
-        force: overwrite a file that is no output of such a call.
+        graph: the graph at its moment.
+        rows: what the first layer reads, by node type.
+        force: overwrite files that are no outputs of such a call.
         restart: compute all nodes.
         remark: called with remarks.
     """
     inputs = [state["path"] for state in job.command["inputs"]]
-    check_outputs([output], inputs, True)
-    with KeptLayers(output, command, graph, rows, restart) as kept:
-        # A call that was killed at its end may have written the output.
-        goes_on = not restart and left_behind(output) is not None
-        if not (force or goes_on or kept.has_output):
-            _check_absent(kept, restart)
-        Refresh(job, kept, graph, rows, remark).run(force, restart)
+    if not graph.is_typed:
+        check_outputs([out], inputs, True)
+    with job.folder(out), KeptLayers(out, command, graph, rows, restart) as kept:
+        outputs = job.outputs(out, kept.state.get("forms"))
+        check_outputs([*outputs.values()], inputs, True)
+        # A call that was killed at its end may have written the outputs.
+        goes_on = not restart and left_behind(_first(outputs)) is not None
+        if not (force or goes_on):
+            _check_absent(kept, outputs, restart)
+        return Refresh(job, kept, outputs, graph, rows, remark).run(force, restart)
 
 
-def _check_absent(kept: KeptLayers, restart: bool) -> None:
+def _first(outputs: Mapping[str, str]) -> str:
+    """Return the output that the folder of a run over all nodes is beside."""
+    return next(iter(outputs.values()))
+
+
+def _others(kept: KeptLayers, outputs: Mapping[str, str]) -> Iterator[str]:
+    """Yield the outputs that there are and that are not ours."""
+    for path in outputs.values():
+        if os.path.lexists(path) and not kept.is_ours(path):
+            yield path
+
+
+def _check_absent(kept: KeptLayers, outputs: Mapping[str, str], restart: bool) -> None:
     """Raise StorageError if there is an output that is not ours."""
-    if not os.path.lexists(kept.output):
+    path = next(_others(kept, outputs), None)
+    if path is None:
         return
     if not kept.state:
         raise StorageError(
             errno.EEXIST,
-            f"{kept.output}: exists already, and {kept.folder} has no record of its layers; "
-            "force=True overwrites it", kept.output,
+            f"{path}: exists already, and {kept.folder} has no record of its layers; "
+            "force=True overwrites it", path,
         )  # fmt: skip
     differences = [] if restart else kept.differences()
     more = f", and was made of something else: {'; '.join(differences)}" if differences else ""
     options = "restart=True, force=True" if restart or differences else "force=True"
     raise StorageError(
         errno.EEXIST,
-        f"{kept.output}: was written to since its vectors were computed{more}; {options} "
-        "overwrites it", kept.output,
-    )  # fmt: skip
+        f"{path}: was written to since its vectors were computed{more}; {options} overwrites it",
+        path,
+    )
 
 
 class Refresh:
@@ -119,21 +135,24 @@ class Refresh:
     Args:
         job: the run over all nodes.
         kept: the folder of the layers.
+        outputs: files by node type that the layers are of.
         graph: the graph at its moment.
-        rows: what the first layer reads.
+        rows: what the first layer reads, by node type.
         remark: called with remarks.
     """
 
     def __init__(
-        self, job: Embedding, kept: KeptLayers, graph: HomogeneousGraph, rows: RowSource,
-        remark: Callable[[str], None],
+        self, job: Embedding, kept: KeptLayers, outputs: dict[str, str], graph: AnyGraph,
+        rows: Mapping[str, RowSource], remark: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._job, self._kept, self._graph, self._rows = job, kept, graph, rows
+        self._job, self._kept, self._outputs, self._rows = job, kept, outputs, rows
+        self._graph, self._schema = graph, Schema(graph)
+        self._counts = self._schema.num_nodes_of()
         self._remark = remark
 
-    def run(self, force: bool, restart: bool) -> None:
-        """Bring the output to the moment of the graph."""
-        kept, changes = self._kept, None
+    def run(self, force: bool, restart: bool) -> dict[str, str]:
+        """Bring the outputs to the moment of the graph; return them by node type."""
+        kept, job, changes = self._kept, self._job, None
         if kept.state and not restart:
             try:
                 changes = self._changes()
@@ -141,10 +160,10 @@ class Refresh:
                 self._remark(f"all nodes are computed: {reason}")
         if changes is not None:
             self._update(*changes)
-            return
-        begun = None
+            return self._outputs
+        begun, outputs = None, job.outputs(kept.output)
         with suppress(InvalidArgumentError) if restart else nullcontext():
-            begun = interrupted_build(kept.output)
+            begun = interrupted_build(_first(outputs))
         if begun is not None:
             force = force or bool(begun["state"].get("placed"))
             if not restart and self._is_of_another_moment(begun["command"]):
@@ -153,7 +172,8 @@ class Refresh:
                     "changed since: it begins anew"
                 )
                 restart = True
-        self._job.run(kept.output, force or kept.has_output, restart, self._remark, kept)
+        force = force or not [*_others(kept, outputs)]
+        return job.run(kept.output, force, restart, self._remark, kept)
 
     def _is_of_another_moment(self, command: dict[str, Any]) -> bool:
         """Return whether work differs from ours by what may change from call to call, and alone."""
@@ -165,8 +185,8 @@ class Refresh:
 
     # ---- what has changed ------------------------------------------------------------------
 
-    def _changes(self) -> tuple[Ids, Ids]:
-        """Return the nodes whose lists have changed, and the rows of features that have.
+    def _changes(self) -> tuple[dict[EdgeType, Ids], dict[str, Ids]]:
+        """Return the nodes whose lists have changed, and the rows of features that have, by type.
 
         Raises:
             _UnknownChangesError: it is not known.
@@ -175,14 +195,14 @@ class Refresh:
         kept = self._kept
         differences = kept.differences()
         if differences:
-            is_ours = kept.has_output or not os.path.lexists(kept.output)
             raise InvalidArgumentError(
                 f"{kept.output} was made of something else: {'; '.join(differences)}. "
-                f"{_ANEW if is_ours else _ANEW_OVER}"
+                f"{_ANEW_OVER if [*_others(kept, self._outputs)] else _ANEW}"
             )
-        if not kept.has_output:
-            state = "was written to since" if os.path.lexists(kept.output) else "is gone"
-            raise _UnknownChangesError(f"{kept.output} {state}")
+        for path in self._outputs.values():
+            if not kept.is_ours(path):
+                state = "was written to since" if os.path.lexists(path) else "is gone"
+                raise _UnknownChangesError(f"{path} {state}")
         now, earliest = kept.now, kept.earliest
         for moment in (kept.state["moment"], earliest):
             self._check_history(moment)
@@ -208,21 +228,21 @@ class Refresh:
                 "copy of its directory, an earlier backup, or after its log was cut"
             )
 
-    def _changed_lists(self) -> Ids:
-        """Return the nodes whose lists of in-edges have changed."""
-        before, now = self._kept.state["moment"], self._kept.now
-        snapshot = cast("Snapshot", self._graph)
+    def _changed_lists(self) -> dict[EdgeType, Ids]:
+        """Return the nodes whose lists of in-edges have changed, by edge type."""
+        before, now, graph = self._kept.state["moment"], self._kept.now, self._graph
         if now["memory"] == before["memory"]:
             if not now["memory"]:
-                return np.empty(0, np.int64)  # it does not change
+                return {}  # it does not change
             try:
-                return snapshot.changed(since=before["commit"])
+                return self._changed_between(graph, before["commit"])
             except UnsupportedError:
                 raise _UnknownChangesError(_MERGED) from None
         # Another process has opened the graph since, where commits are counted anew.
         if now["lsn"] == before["lsn"]:
-            return np.empty(0, np.int64)
-        store = snapshot.native_snapshot.store
+            return {}
+        assert graph.native_snapshot is not None
+        store = graph.native_snapshot.store
         path = store.path or store.replayed_path
         if path is None:
             raise _UnknownChangesError("the graph is not open in its directory")
@@ -230,26 +250,35 @@ class Refresh:
         try:
             with History(path, megabytes) as history:
                 since = history.at(before["lsn"]).commit
-                then = cast("Snapshot", history.at(now["lsn"]))  # of one type, as the graph
-                return then.changed(since=since)
+                return self._changed_between(history.at(now["lsn"]), since)
         except OutOfRangeError:  # merged meanwhile
             raise _UnknownChangesError(_MERGED) from None
         except OutOfMemoryError as error:
             raise _UnknownChangesError(str(error)) from None
 
-    def _changed_rows(self) -> Ids:
-        """Return the rows of features that have changed, of nodes that there were."""
-        kept, rows, count = self._kept, self._rows, self._kept.state["nodes"]
-        left, before = kept.left_changed(), kept.state["moment"]
+    def _changed_between(self, snapshot: Any, since: int) -> dict[EdgeType, Ids]:
+        """Return the nodes whose lists have changed since a commit, by edge type of the graph."""
+        then = HeteroSnapshot.of(snapshot)
+        changed = [then.changed(since, edge_types=[kind])[kind[2]] for kind in then.edge_types]
+        return dict(zip(self._schema.edge_types, changed, strict=True))
+
+    def _changed_rows(self) -> dict[str, Ids]:
+        """Return the rows of features that have changed, of nodes that there were, by type."""
+        return {name: self._changed_of(name, rows) for name, rows in self._rows.items()}
+
+    def _changed_of(self, name: str, rows: RowSource) -> Ids:
+        kept, state = self._kept, self._kept.state
+        left, before, count = kept.left_changed(name), state["moment"], state["nodes"][name]
         is_known = (
-            kept.features == kept.state["features"] and kept.now["memory"] == before["memory"]
+            kept.features[name] == state["features"][name]
+            and kept.now["memory"] == before["memory"]
         )
         if isinstance(rows, SnapshotRows) and is_known:
             changed = rows.changed(before["commit"])
             return np.union1d(left, changed[changed < count])
         # Also of a file of the same time: a write through a mapping may not change that.
-        hashes = kept.load(HASHES)
-        report, parts = self._job.show("Comparing features", "nodes"), [left]
+        hashes = kept.load(HASHES, name)
+        report, parts = self._job.show("Comparing features", name), [left]
         for start, part in read_hashes(rows, count):
             parts.append(start + np.flatnonzero(part != hashes[start : start + len(part)]))
             report(start + len(part), count)
@@ -257,96 +286,134 @@ class Refresh:
 
     # ---- the work --------------------------------------------------------------------------
 
-    def _update(self, lists: Ids, changed: Ids) -> None:
-        kept, job, count = self._kept, self._job, self._graph.num_nodes
+    def _update(self, lists: Mapping[EdgeType, Ids], changed: Mapping[str, Ids]) -> None:
+        kept, job, counts, outputs = self._kept, self._job, self._counts, self._outputs
         before, forms = kept.state["nodes"], kept.state["forms"]
-        new = np.union1d(changed, np.arange(before, count))  # rows of features
-        stale = stale_nodes(self._graph, lists, new, job.num_layers)
-        if left_behind(kept.output) is not None:
+        rows = {name: np.arange(before[name], count) for name, count in counts.items()}
+        rows |= {name: np.union1d(ids, rows[name]) for name, ids in changed.items()}
+        layers = [*zip([changed, *forms[:-1]], job.followed, strict=True)]
+        reached = _stale_nodes(self._schema, lists, rows, layers)
+        stale = [
+            {name: nodes[name] for name in by_type}
+            for by_type, nodes in zip(forms, reached, strict=True)
+        ]
+        if left_behind(_first(outputs)) is not None:
             # A run over all nodes that ended late: it shares files with the layers.
-            Journal(kept.output, job.command, True).remove()
-        if len(stale[-1]):
+            Journal(_first(outputs), job.command, True).remove()
+        if any(len(ids) for by_type in (rows, *stale) for ids in by_type.values()):
             limits = job.run_for(stale, forms)
-            numbers = " and ".join(f"{len(nodes):,}" for nodes in stale)
-            self._remark(f"of {count:,} nodes the layers compute {numbers}")
+            numbers = (f"{sum(map(len, by_type.values())):,}" for by_type in stale)
+            self._remark(
+                f"of {sum(counts.values()):,} nodes the layers compute {' and '.join(numbers)}"
+            )
             kept.intend(changed)
-            fresh = kept.path(OUTPUT)
+            fresh = {
+                kept.file(OUTPUT, name): outputs[name]
+                for name, nodes in stale[-1].items() if len(nodes)
+            }  # fmt: skip
             try:
-                self._change_hashes(new, before)  # before the first layer reads those rows
-                _copy(kept.output, fresh)
-                self._change_layers(stale, limits, before)
+                self._change_hashes(rows)  # before the first layer reads those rows
+                for path, output in fresh.items():
+                    _copy(output, path)
+                self._change_layers(stale, limits)
                 job.check_inputs()
-                kept.intend_output(fresh)
-                _replace(fresh, kept.output)
+                kept.intend_outputs(fresh)
+                _place(fresh)
             except BaseException:
-                with suppress(OSError):
-                    os.unlink(fresh)
+                for path in fresh:
+                    with suppress(OSError):
+                        os.unlink(path)
                 raise
         else:
             self._remark("nothing has changed")
-        kept.finish_with(count, forms)
+        kept.finish_with(counts, forms, [*outputs.values()])
 
-    def _change_layers(self, stale: Sequence[Ids], limits: Sequence[int], before: int) -> None:
-        """Write the rows of the nodes ``stale`` of each layer; there were ``before`` nodes."""
-        kept, job, path = self._kept, self._job, ""
-        for number, nodes in enumerate(stale):
-            shape, dtype = kept.state["forms"][number]
+    def _change_layers(
+        self, stale: Sequence[Mapping[str, Ids]], limits: Sequence[Mapping[str, int]]
+    ) -> None:
+        """Write the rows of the nodes ``stale`` of each layer and type."""
+        kept, job, before = self._kept, self._job, dict[str, str]()
+        for number, by_type in enumerate(stale):
+            file_of = OUTPUT if number == len(stale) - 1 else layer_name(number)
             with ExitStack() as stack:
-                rows = None
-                if number:
-                    rows = {NODE: stack.enter_context(FeatureTable.load(path, "mmap"))}
-                path = kept.path(OUTPUT if number == len(stale) - 1 else layer_name(number))
-                file = stack.enter_context(
-                    ChangedLayerFile(path, (self._graph.num_nodes, *shape), np.dtype(dtype), before)
-                )
-                results = job.results(number, rows, limits[number])
-                stack.enter_context(closing(results))
-                report, done = job.show_layer(number), 0
-                for result in results:
-                    file.put(nodes[done : done + len(result)], result)
-                    done += len(result)
-                    report(done, len(nodes))
+                tables = {
+                    name: stack.enter_context(FeatureTable.load(path, "mmap"))
+                    for name, path in before.items()
+                }
+                for name, nodes in by_type.items():
+                    if not len(nodes):
+                        continue
+                    results = job.results(number, name, tables or None, limits[number][name])
+                    form = kept.state["forms"][number][name]
+                    with self._changed(file_of, name, *form) as file, closing(results):
+                        report, done = job.show_layer(number, name), 0
+                        for result in results:
+                            file.put(nodes[done : done + len(result)], result)
+                            done += len(result)
+                            report(done, len(nodes))
+                        file.sync()
+            before = {name: kept.file(file_of, name) for name in by_type}
+
+    def _change_hashes(self, changed: Mapping[str, Ids]) -> None:
+        """Write the hashes of rows of features."""
+        for name, rows in self._rows.items():
+            with self._changed(HASHES, name, (), np.uint64) as file:
+                for start in range(0, len(changed[name]), _ROWS):
+                    part = changed[name][start : start + _ROWS]
+                    file.put(part, hash_rows(rows.gather(part)))
                 file.sync()
 
-    def _change_hashes(self, ids: Ids, before: int) -> None:
-        """Write the hashes of rows of features; there were ``before`` rows."""
-        path, shape = self._kept.path(HASHES), (self._graph.num_nodes,)
-        with ChangedLayerFile(path, shape, np.dtype(np.uint64), before) as file:
-            for start in range(0, len(ids), _ROWS):
-                part = ids[start : start + _ROWS]
-                file.put(part, hash_rows(self._rows.gather(part)))
-            file.sync()
+    def _changed(
+        self, file_of: str, node_type: str, row_shape: Iterable[int], dtype: DTypeLike
+    ) -> ChangedLayerFile:
+        """Open a file of rows of a type, which may have more nodes than it had."""
+        path, shape = self._kept.file(file_of, node_type), (self._counts[node_type], *row_shape)
+        before = self._kept.state["nodes"][node_type]
+        return ChangedLayerFile(path, shape, np.dtype(dtype), before)
 
 
-def stale_nodes(graph: HomogeneousGraph, lists: Ids, rows: Ids, num_layers: int) -> list[Ids]:
-    """Return the nodes whose rows may differ, ascending, for each layer.
+def _stale_nodes(
+    schema: Schema, lists: Mapping[EdgeType, Ids], rows: Mapping[str, Ids],
+    layers: Iterable[tuple[Collection[str], Set[EdgeType]]],
+) -> Iterator[dict[str, Ids]]:  # fmt: skip
+    """Yield the nodes whose rows may differ, ascending, by type, for each layer.
 
     Args:
-        graph: the graph as it is now.
-        lists: nodes whose lists of in-edges have changed.
-        rows: nodes whose features have changed, or that are new.
-        num_layers: number of layers.
+        schema: types of the graph as it is now.
+        lists: nodes whose lists of in-edges have changed, by edge type; of those that are missing
+            none have.
+        rows: nodes whose features have changed, or that are new, by node type.
+        layers: for each, the node types that it reads rows of, and the edge types that it follows.
 
     Raises:
         LayoutError: the graph does not store out-edges, which lead from a row to those that it
             is in.
     """
-    stale, front = list[Ids](), rows
-    reached, followed = np.zeros((2, graph.num_nodes), np.bool_)
-    reached[rows] = True
-    for _ in range(num_layers):
-        if len(front) and graph.layout == "csc":
-            raise LayoutError(
-                "graph stores in-edges alone (layout 'csc'), and refresh=True follows out-edges "
-                f"from what has changed: make the graph with layout='both', or {_ANEW}"
-            )
-        for start in range(0, len(front), _LISTS):
-            out = graph.topology("csr").neighbors(front[start : start + _LISTS])[0]
-            reached[out] = True
-        reached[lists], followed[front] = True, True
-        stale.append(np.flatnonzero(reached))
-        front = np.flatnonzero(reached & ~followed)
-    return stale
+    counts = schema.num_nodes_of()
+    reached = {name: np.zeros(count, np.bool_) for name, count in counts.items()}
+    followed = {kind: np.zeros(counts[kind[0]], np.bool_) for kind in schema.edge_types}
+    for name, ids in rows.items():
+        reached[name][ids] = True
+    for read, kinds in layers:
+        fronts = {
+            kind: np.flatnonzero(reached[kind[0]] & ~followed[kind])
+            for kind in kinds if kind[0] in read
+        }  # fmt: skip
+        for kind in kinds & lists.keys():
+            reached[kind[2]][lists[kind]] = True
+        for kind, front in fronts.items():
+            edges = schema.edges(kind)
+            if len(front) and edges.layout == "csc":
+                raise LayoutError(
+                    f"{schema.label('graph', kind)} stores in-edges alone (layout 'csc'), and "
+                    "refresh=True follows out-edges from what has changed: make the graph with "
+                    f"layout='both', or {_ANEW}"
+                )
+            for start in range(0, len(front), _LISTS):
+                out = edges.topology("csr").neighbors(front[start : start + _LISTS])[0]
+                reached[kind[2]][out] = True
+            followed[kind][front] = True
+        yield {name: np.flatnonzero(of_type) for name, of_type in reached.items()}
 
 
 def _copy(source: str, path: str) -> None:
@@ -366,14 +433,23 @@ def _copy(source: str, path: str) -> None:
         raise storage_error(error, path) from None
 
 
-def _replace(fresh: str, path: str) -> None:
-    """Give a file the name of another one, durably."""
-    try:
-        os.replace(fresh, path)
-        folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _place(fresh: Mapping[str, str]) -> None:
+    """Give files the names of outputs in their folder, durably, and all of them at Ctrl-C."""
+
+    def rename(_: native.Task) -> None:
+        for path, output in fresh.items():
+            try:
+                os.replace(path, output)
+            except OSError as error:
+                raise storage_error(error, output) from None
+
+    native.run_task(rename)
+    for path in {os.path.dirname(output) for output in fresh.values()}:
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise storage_error(error, path) from None
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise storage_error(error, path) from None

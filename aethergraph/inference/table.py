@@ -8,6 +8,9 @@
         features.npy               a hash of each row of the features
         manifest.json              what all of it is made of: layers, options, graph, and its commit
 
+Of a typed graph there is a file of each type that has such rows, ``layer-0-paper.npy``, in a folder
+``.layers`` among the outputs.
+
 Layers are changed in place, and ``manifest.json`` says so before: ``going_to``, the commit that
 they are brought to. Whatever a kill leaves of them, every row that is not as of the commit that was
 recorded last is one of those that a later call computes again, for what has changed up to a commit
@@ -19,7 +22,7 @@ they may have changed back.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -39,16 +42,17 @@ from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.inference.layer_file import LayerFile
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.storage.scratch import storage_error
 
 __all__ = [
-    "CHANGED_ROWS", "HASHES", "OUTPUT", "KeptLayers", "describe_features", "describe_moment",
-    "hash_features", "hash_rows", "layer_name", "origin_of", "read_hashes",
+    "HASHES", "OUTPUT", "Ids", "KeptLayers", "describe_moment", "file_name", "hash_features",
+    "hash_rows", "layer_name", "name_in_files", "origin_of", "read_hashes",
 ]  # fmt: skip
 
+Ids = NDArray[np.int64]
 #: Files of the folder: of the hashes of features; of changed rows, by number; of an output to come.
-HASHES, CHANGED_ROWS, OUTPUT = "features.npy", "changed.npy", "output.npy"
+HASHES, _CHANGED_ROWS, OUTPUT = "features", "changed", "output"
 _READ, _HASHED = 1 << 16, 1 << 14  # rows that are read, and hashed, at a time
 #: What a hash is made with: the finalizer of MurmurHash3, one to one for a word of 8 bytes.
 _FACTORS = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
@@ -57,25 +61,35 @@ _DESCRIBED = ("inputs", "graph", "layers", "edge_attrs")
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def layer_name(number: int, suffix: str = "") -> str:
-    """Return the name of the file of a layer; the suffix tells files of node types apart."""
-    return f"layer-{number}{suffix}.npy"
+def layer_name(number: int) -> str:
+    """Return the name of the file of a layer, as :func:`file_name` takes it."""
+    return f"layer-{number}"
+
+
+def name_in_files(node_type: str) -> str:
+    """Return the name of a type as that of a file: ``a/b`` is ``a%2Fb``."""
+    return node_type.replace("%", "%25").replace("/", "%2F")
+
+
+def file_name(name: str, node_type: str, is_typed: bool) -> str:
+    """Return the name of a file for the nodes of a type, with the type where users name types."""
+    return f"{name}-{name_in_files(node_type)}.npy" if is_typed else f"{name}.npy"
 
 
 class KeptLayers(Journal):
     """Folder beside an output with the rows of its layers, and the record of what they are of.
 
     Args:
-        output: the output.
+        output: the output; of a typed graph the folder of the outputs.
         command: what decides the rows but for the commit, and rows of features.
         graph: the graph at its moment.
-        features: what the first layer reads.
+        features: what the first layer reads, by node type.
         restart: a record that cannot be read is none.
 
     Attributes:
-        output: absolute path of the output.
+        output: absolute path of the output, or folder.
         now: moment of the graph, as :func:`describe_moment` gives it.
-        features: what :func:`describe_features` gives of the features.
+        features: by node type, what tells rows that know what has changed from others.
 
     Raises:
         InvalidArgumentError: another process works in it, or its record cannot be read.
@@ -85,14 +99,18 @@ class KeptLayers(Journal):
     SUFFIX = ".layers"
 
     def __init__(
-        self, output: str, command: dict[str, Any], graph: HomogeneousGraph, features: RowSource,
-        restart: bool,
+        self, output: str, command: dict[str, Any], graph: AnyGraph,
+        features: Mapping[str, RowSource], restart: bool,
     ) -> None:  # fmt: skip
-        self.output = os.path.abspath(output)
-        self.now, self.features = describe_moment(graph), describe_features(features)
+        self.output, self._is_typed = os.path.abspath(output), graph.is_typed
+        self.now = describe_moment(graph)
+        self.features = {
+            name: {"memory": rows.memory.inode} if isinstance(rows, SnapshotRows) else {}
+            for name, rows in features.items()
+        }
         self._kept: dict[str, Any] = {}
         self._restarts = restart
-        super().__init__(output, command, False)
+        super().__init__(os.path.join(output, "") if self._is_typed else output, command, False)
 
     def _read(self) -> None:
         try:
@@ -125,14 +143,18 @@ class KeptLayers(Journal):
                                for some in (before, now))),
         ]  # fmt: skip
 
-    @property
-    def has_output(self) -> bool:
-        """True if the output is the file that belongs to the layers."""
-        known = [self.state.get("output"), self.state.get("going_to", {}).get("output")]
+    def is_ours(self, path: str) -> bool:
+        """Return whether a file is an output that belongs to the layers."""
+        known = [state for some in (self.state, self.state.get("going_to", {}))
+                 for state in some.get("outputs", [])]  # fmt: skip
         try:
-            return input_state(self.output) in known
+            return input_state(path) in known
         except OSError:
             return False
+
+    def file(self, name: str, node_type: str) -> str:
+        """Return the path of a file for the nodes of a type."""
+        return self.path(file_name(name, node_type, self._is_typed))
 
     @property
     def earliest(self) -> dict[str, Any]:
@@ -145,51 +167,54 @@ class KeptLayers(Journal):
         self._forget()
         self.state = {}
 
-    def finish_with(self, count: int, forms: Any) -> None:
+    def finish_with(self, counts: dict[str, int], forms: Any, outputs: Sequence[str]) -> None:
         """Record that all rows are those of this moment.
 
         Args:
-            count: number of nodes.
-            forms: shapes of a row and dtypes of the layers, in JSON's types.
+            counts: numbers of nodes by type.
+            forms: shapes of a row and dtypes of the layers by node type, in JSON's types.
+            outputs: the outputs.
         """
         self.record(
-            moment=self.now, nodes=count, forms=forms, features=self.features,
-            output=input_state(self.output),
+            moment=self.now, nodes=counts, forms=forms, features=self.features,
+            outputs=[input_state(path) for path in outputs],
         )  # fmt: skip
 
-    def intend(self, changed: NDArray[np.int64]) -> None:
+    def intend(self, changed: Mapping[str, Ids]) -> None:
         """Record that rows will be brought to this moment, and which rows of features differ."""
-        self.save(CHANGED_ROWS, changed)
+        for node_type, ids in changed.items():
+            self._save(self.file(_CHANGED_ROWS, node_type), ids)
         self.record(**{**self.state, "going_to": {"moment": self.now}})
 
-    def intend_output(self, path: str) -> None:
-        """Record that a file takes the place of the output."""
-        state = {**input_state(path), "path": self.output}
-        going_to = {**self.state["going_to"], "output": state}
+    def intend_outputs(self, fresh: Mapping[str, str]) -> None:
+        """Record that files take the places of outputs, which go by the paths of these files."""
+        states = [{**input_state(path), "path": os.path.abspath(output)}
+                  for path, output in fresh.items()]  # fmt: skip
+        going_to = {**self.state["going_to"], "outputs": states}
         self.record(**{**self.state, "going_to": going_to})
 
-    def left_changed(self) -> NDArray[np.int64]:
+    def left_changed(self, node_type: str) -> Ids:
         """Return the rows of features that differed when a process was killed."""
         if "going_to" not in self.state:
             return np.empty(0, np.int64)
-        return self.load(CHANGED_ROWS)
+        return self.load(_CHANGED_ROWS, node_type)
 
-    def load(self, name: str) -> NDArray[Any]:
+    def load(self, name: str, node_type: str) -> NDArray[Any]:
         """Return the array in a file of the folder, mapped.
 
         Raises:
             WorkFileError: it cannot be read.
         """
-        path = self.path(name)
+        path = self.file(name, node_type)
         try:
             array: NDArray[Any] = np.load(path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise WorkFileError(path, f"cannot be read ({error})") from None
         return array
 
-    def save(self, name: str, array: NDArray[Any]) -> None:
+    def _save(self, path: str, array: NDArray[Any]) -> None:
         """Write a small array to a file of the folder, durably and at once or not at all."""
-        path, fresh = self.path(name), self.path(f"{name}.tmp")
+        fresh = f"{path}.tmp"
         try:
             with open(fresh, "wb") as file:
                 np.save(file, array)
@@ -247,11 +272,6 @@ def origin_of(graph: Any, lsn: int) -> str | None:
     with suppress(AetherError, OSError):
         return None if path is None else LiveDirectory(path).origin(lsn)
     return None
-
-
-def describe_features(rows: RowSource) -> dict[str, Any]:
-    """Return what tells rows that know what has changed from others."""
-    return {"memory": rows.memory.inode} if isinstance(rows, SnapshotRows) else {}
 
 
 def hash_rows(rows: NDArray[Any]) -> NDArray[np.uint64]:

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from support.disks import small_disk
 from support.recording import Interrupt
 from support.strategies import examples
 
-from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.dynamic import History
 from aethergraph.errors import (
     CorruptFileError,
@@ -33,105 +35,195 @@ from aethergraph.errors import (
     InvalidArgumentError,
     LayoutError,
     StorageError,
-    UnsupportedError,
 )
+from aethergraph.graph.schema import EDGE, NODE, as_typed
 from aethergraph.inference import embed
 from aethergraph.inference.table import KeptLayers, hash_rows
-from aethergraph.loading.batch import Batch
+from aethergraph.loading.batch import Batch, HeteroBatch
+from aethergraph.protocols import EdgeType
 
 Rows = NDArray[Any]
 COUNT, WIDTH = 30, 3
 
 
+class ByType(NamedTuple):
+    """Batch by the names of types, also of a graph of one type, and the type of its seeds."""
+
+    name: str
+    seeds: Rows
+    x: dict[str, Rows]
+    edges: dict[EdgeType, Rows]
+    edge_attrs: Mapping[EdgeType, Mapping[str, Rows]]
+
+    @classmethod
+    def of(cls, batch: Batch | HeteroBatch) -> ByType:
+        if isinstance(batch, HeteroBatch):
+            ((name, seeds),) = batch.seeds.items()
+            return cls(name, seeds, batch.x, batch.edge_index, batch.edge_attrs)
+        assert batch.x is not None
+        edges, values = {EDGE: batch.edge_index}, {EDGE: batch.edge_attrs}
+        return cls(NODE, batch.seeds, {NODE: batch.x}, edges, values)
+
+    def sum_up(self, factor: float, weight: str | None = None) -> Rows | None:
+        """Return rows of neighbours by weights, and the own row by a factor."""
+        kinds = [kind for kind in self.edges if kind[2] == self.name]
+        like = next(iter(self.x.values()))
+        rows = self.x.get(self.name, np.zeros((len(self.seeds), *like.shape[1:]), like.dtype))
+        rows = rows[: len(self.seeds)] * factor
+        for kind in kinds:
+            if kind[0] in self.x:
+                row, col = self.edges[kind]
+                values = 1 if weight is None else self.edge_attrs[kind][weight][:, None]
+                np.add.at(rows, col, self.x[kind[0]][row] * values)
+        return rows if kinds else None
+
+
 class Weighted:
-    """Layer of floats: rows of neighbours by the weights of edges, and the own row."""
+    """Layer of floats: rows of neighbours by the weights of edges, and the own row.
+
+    Types that no edges can end at have no rows after it.
+    """
 
     def __init__(self, factor: float = 0.5, weight: str = "edge_weight") -> None:
         self.factor, self.weight = factor, weight
 
-    def __call__(self, batch: Batch) -> Rows:
-        assert batch.x is not None
-        row, col = batch.edge_index
-        rows = batch.x[: batch.batch_size] * self.factor
-        np.add.at(rows, col, batch.x[row] * batch.edge_attrs[self.weight][:, None])
-        return rows
+    def __call__(self, batch: Batch | HeteroBatch) -> Rows | None:
+        return ByType.of(batch).sum_up(self.factor, self.weight)
 
 
-def draw_edges(data: Any, count: int, nodes: int) -> tuple[Rows, Rows]:
+#: A type without features, and one at which no edges end, whose rows one layer reads.
+COUNTS = {"a": COUNT, "bare": 20, "first": 10}
+KINDS = [
+    ("a", "to", "a"), ("a", "to", "bare"), ("bare", "to", "a"), ("first", "to", "bare"),
+    ("bare", "of", "bare"),
+]  # fmt: skip
+
+
+def draw_ids(data: Any, count: int, nodes: int) -> Rows:
     ids = st.lists(st.integers(0, nodes - 1), min_size=count, max_size=count)
-    return np.array(data.draw(ids), int), np.array(data.draw(ids), int)
+    return np.array(data.draw(ids), int)
 
 
-def edit(graph: DynamicGraph, data: Any) -> DynamicGraph:
+def methods(part: Any) -> Any:
+    """Return nodes or edges of a live graph with the names that methods have in views of types."""
+    if not isinstance(part, DynamicGraph):
+        return part
+    return SimpleNamespace(
+        insert=part.insert_edges, delete=part.delete_edges, add=part.add_nodes,
+        update=part.update_nodes,
+    )  # fmt: skip
+
+
+def edit(graph: Any, data: Any) -> Any:
     """Make one change of any kind; return the graph, which may have been opened anew."""
-    nodes = graph.num_nodes
-    kind = data.draw(st.sampled_from("idnrom" if graph.directory else "idnr"))
+    typed = as_typed(graph)
+    kind, name = (
+        data.draw(st.sampled_from(types)) for types in (typed.edge_types, typed.node_types)
+    )
+    edges, nodes, counts = methods(typed[kind]), methods(typed[name]), typed.num_nodes
+    change = data.draw(st.sampled_from("idnrom" if graph.directory else "idnr"))
     count = data.draw(st.integers(1, 4))
-    if kind == "i":
-        weight = np.array(data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)))
-        graph.insert_edges(*draw_edges(data, count, nodes), weight=weight)
-    elif kind == "d":
-        src, dst, _ = graph.snapshot().edge_list()
+    if change == "i":
+        src, dst = (draw_ids(data, count, counts[end]) for end in (kind[0], kind[2]))
+        edges.insert(src, dst, weight=draw_ids(data, count, 10))
+    elif change == "d":
+        src, dst, _ = as_typed(graph.snapshot())[kind].edge_list()
         if len(src):
             at = data.draw(st.lists(st.integers(0, len(src) - 1), max_size=count))
-            graph.delete_edges(src[at], dst[at])
-    elif kind == "n":
-        graph.add_nodes(count, x=np.full((count, WIDTH), count, np.float32))
-    elif kind == "o":
+            edges.delete(src[at], dst[at])
+    elif change == "n":
+        rows = {attr: np.full((count, WIDTH), count, np.float32) for attr in typed[name].node_attrs}
+        nodes.add(count, **rows)
+    elif change == "o":
         path = graph.directory
-        assert path is not None
         graph.close()
-        return DynamicGraph.open(path, arena_mb=16)
-    elif kind == "m":
+        return type(graph).open(path, arena_mb=16)
+    elif change == "m":
         graph.merge()
-    else:
-        ids = data.draw(st.lists(st.integers(0, nodes - 1), max_size=count, unique=True))
+    elif typed[name].node_attrs:
+        ids = data.draw(st.lists(st.integers(0, counts[name] - 1), max_size=count, unique=True))
         rows = np.full((len(ids), WIDTH), data.draw(st.integers(0, 3)), np.float32)
-        graph.update_nodes(ids, x=rows)
+        nodes.update(ids, x=rows)
     return graph
 
 
-def start(graph: DynamicGraph) -> DynamicGraph:
-    rng = np.random.default_rng(0)
-    graph.features = rng.random((COUNT, WIDTH), np.float32)
-    graph.insert_edges(*rng.integers(0, COUNT, (2, 40)), weight=rng.random(40, np.float32))
+def start(graph: Any) -> Any:
+    rng, typed = np.random.default_rng(0), as_typed(graph)
+    for name, count in typed.num_nodes.items():
+        if name != "bare":
+            typed[name].node_attrs["x"] = rng.random((count, WIDTH), np.float32)
+    for kind in typed.edge_types:
+        src, dst = (rng.integers(0, typed.num_nodes[end], 40) for end in (kind[0], kind[2]))
+        methods(typed[kind]).insert(src, dst, weight=rng.random(40, np.float32))
     return graph
 
 
-def over_base(folder: Path) -> DynamicGraph:
+def over_base(folder: Path, is_typed: bool) -> Any:
     rng = np.random.default_rng(1)
-    graph = Graph.from_edges(
-        COUNT, *rng.integers(0, COUNT, (2, 60)), layout="both",
-        edge_weight=rng.random(60, np.float32),
-    )  # fmt: skip
-    graph.save(folder / "base.aeg")
-    return start(DynamicGraph.open(folder / "g.aegd", arena_mb=16, base=folder / "base.aeg"))
+    edges = {
+        kind: tuple(rng.integers(0, COUNTS[end], 60) for end in (kind[0], kind[2]))
+        for kind in KINDS
+    }
+    weights = {kind: rng.random(60, np.float32) for kind in KINDS}
+    path, options = folder / "base.aeg", {"arena_mb": 16, "base": folder / "base.aeg"}
+    if is_typed:
+        HeteroGraph.from_edges(edges, COUNTS, layout="both", edge_weight=weights).save(path)
+        return start(DynamicHeteroGraph.open(folder / "g.aegd", **options))
+    src, dst = edges[KINDS[0]]
+    Graph.from_edges(COUNT, src, dst, layout="both", edge_weight=weights[KINDS[0]]).save(path)
+    return start(DynamicGraph.open(folder / "g.aegd", **options))
 
 
+def make_live(is_typed: bool, **options: Any) -> Any:
+    if is_typed:
+        return start(DynamicHeteroGraph(COUNTS, KINDS, 16, **options))
+    return start(DynamicGraph(COUNT, 16, **options))
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
 @pytest.mark.parametrize("place", ["memory", "over a base"])
 @given(data=st.data())
 @examples(25)
-def test_equals_a_run_over_all_nodes_after_any_changes(place: str, data: Any) -> None:
+def test_equals_a_run_over_all_nodes_after_any_changes(
+    is_typed: bool, place: str, data: Any
+) -> None:
+    numbers: list[Any] = [None, 2]
+    if is_typed:  # relations that a layer does not follow
+        numbers.append({kind: draw_ids(data, 1, 3)[0] for kind in KINDS[:4]})
     options: dict[str, Any] = {
         "layers": [Weighted(factor) for factor in range(data.draw(st.integers(1, 3)))],
         "edge_attrs": "edge_weight", "batch_size": data.draw(st.sampled_from([None, 1, 7])),
-        "num_neighbors": data.draw(st.sampled_from([None, 2])),
+        "num_neighbors": data.draw(st.sampled_from(numbers)),
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if place == "memory":
             order = data.draw(st.sampled_from(["id", "time"]))
-            graph = start(DynamicGraph(COUNT, 16, order=order, edge_weight="float32"))
+            graph = make_live(is_typed, order=order, edge_weight="float32")
         else:
-            graph = over_base(folder)
+            graph = over_base(folder, is_typed)
         for _ in range(data.draw(st.integers(1, 3))):
             for _ in range(data.draw(st.integers(0, 3))):
                 graph = edit(graph, data)
-            out, call = folder / "h.npy", {"graph": graph, "features": None, **options}
-            embed(out=out, refresh=True, **call)
-            wanted = embed(out=folder / "all.npy", force=True, **call)
-            np.testing.assert_array_equal(np.load(out), wanted.array, strict=True)
+            suffix = "" if is_typed else ".npy"
+            out, anew = folder / f"h{suffix}", folder / f"all{suffix}"
+            embed(out=out, refresh=True, graph=graph, features=None, **options)
+            embed(out=anew, force=True, graph=graph, features=None, **options)
+            assert_same(read(out), read(anew))
         graph.close()
+
+
+def read(out: Path) -> dict[str, Rows]:
+    """Return an output by type."""
+    if out.suffix:
+        return {NODE: np.load(out)}
+    return {path.stem: np.load(path) for path in sorted(out.glob("*.npy"))}
+
+
+def assert_same(rows: dict[str, Rows], wanted: dict[str, Rows]) -> None:
+    assert rows.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(rows[name], wanted[name], strict=True)
 
 
 # ---- what is computed ---------------------------------------------------------------------------
@@ -145,33 +237,79 @@ class Total:
         self._factor = factor
         self.nodes = list[int]()  # that it was called for
 
-    def __call__(self, batch: Batch) -> Rows:
-        assert batch.x is not None
-        row, col = batch.edge_index
-        self.nodes += batch.seeds.tolist()
-        rows = batch.x[: batch.batch_size] * self._factor
-        np.add.at(rows, col, batch.x[row])
-        return rows
+    def __call__(self, batch: Batch | HeteroBatch) -> Rows | None:
+        by_type = ByType.of(batch)
+        if by_type.name == NODE:
+            self.nodes += by_type.seeds.tolist()
+        return by_type.sum_up(self._factor)
 
 
 class Other(Total):
     """Layer of another name."""
 
 
-def path_graph(folder: Path, **options: Any) -> DynamicGraph:
+class TypedPath:
+    """Live graph of many types that is asked as one of one type, of one that is a path.
+
+    The other one, without features, reads its rows.
+    """
+
+    READING = (NODE, "to", "other")
+
+    def __init__(self, graph: DynamicHeteroGraph) -> None:
+        self.graph = graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.graph, name)
+
+    def insert_edge(self, src: int, dst: int) -> None:
+        self.graph[EDGE].insert([src], [dst])
+
+    def delete_edge(self, src: int, dst: int) -> None:
+        self.graph[EDGE].delete([src], [dst])
+
+    def add_nodes(self, count: int, **attrs: Any) -> Rows:
+        return self.graph[NODE].add(count, **attrs)
+
+    def update_nodes(self, ids: Any, **attrs: Any) -> None:
+        self.graph[NODE].update(ids, **attrs)
+
+
+def path_graph(folder: Path, is_typed: bool = False, **options: Any) -> Any:
     """Return 0 -> 1 -> ... -> 9, in a directory."""
+    ends = np.arange(9), np.arange(1, 10)
+    if is_typed:
+        types = {NODE: 10, "other": 12}, [EDGE, TypedPath.READING]
+        typed = DynamicHeteroGraph.open(folder / "g.aegd", *types, 16, **options)
+        typed[TypedPath.READING].insert(*ends)
+        typed[EDGE].insert(*ends)
+        typed[NODE].node_attrs["x"] = np.arange(10)[:, None] + 1
+        return TypedPath(typed)
     graph = DynamicGraph.open(folder / "g.aegd", 10, 16, **options)
-    graph.insert_edges(np.arange(9), np.arange(1, 10))
+    graph.insert_edges(*ends)
     graph.features = np.arange(10)[:, None] + 1
     return graph
+
+
+def open_path(folder: Path, is_typed: bool) -> Any:
+    """Open the graph that :func:`path_graph` has made."""
+    path = folder / "g.aegd"
+    if is_typed:
+        return TypedPath(DynamicHeteroGraph.open(path, arena_mb=16))
+    return DynamicGraph.open(path, arena_mb=16)
 
 
 class Vectors:
     """Vectors of two layers that are refreshed again and again, and compared with those of all."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.layers = folder, [Total(), Total()]
+    def __init__(self, folder: Path, is_typed: bool = False) -> None:
+        self.folder, self._suffix = folder, "" if is_typed else ".npy"
+        self.layers = [Total(), Total()]
         self.remarks, self.stages = list[str](), list[str]()
+
+    @property
+    def out(self) -> Path:
+        return self.folder / f"h{self._suffix}"
 
     def run(self, graph: Any, features: Any = None, **options: Any) -> list[list[int]]:
         """Refresh them; return the nodes that the layers were called for."""
@@ -183,27 +321,32 @@ class Vectors:
         for notes in (self.remarks, self.stages, *(layer.nodes for layer in self.layers)):
             notes.clear()
         embed(
-            self.layers, graph, features, self.folder / "h.npy", refresh=True, stages=stages,
+            self.layers, *self._arguments(graph, features), self.out, refresh=True, stages=stages,
             remark=self.remarks.append, **options,
         )  # fmt: skip
         return [list(layer.nodes) for layer in self.layers]
 
+    def _arguments(self, graph: Any, features: Any) -> tuple[Any, Any]:
+        if self._suffix or features is None:
+            return getattr(graph, "graph", graph), features
+        return getattr(graph, "graph", graph), {NODE: features}
+
     def refresh(self, graph: Any, features: Any = None, **options: Any) -> list[list[int]]:
         """Refresh them, and compare them with those of a run over all nodes."""
         calls = self.run(graph, features, **options)
-        wanted = self.of_all(graph, features)
-        np.testing.assert_array_equal(np.load(self.folder / "h.npy"), wanted, strict=True)
+        assert_same(read(self.out), self.of_all(graph, features))
         return calls
 
-    def of_all(self, graph: Any, features: Any = None) -> Rows:
+    def of_all(self, graph: Any, features: Any = None) -> dict[str, Rows]:
         """Return the vectors of a run over all nodes."""
-        layers, out = [Total(), Total()], self.folder / "all.npy"
-        embed(layers, graph, features, out, force=True, restart=True)
-        return np.load(out)
+        layers, out = [Total(), Total()], self.folder / f"all{self._suffix}"
+        embed(layers, *self._arguments(graph, features), out, force=True, restart=True)
+        return read(out)
 
 
-def test_what_may_differ_is_computed_and_nothing_else(tmp_path: Path) -> None:
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_what_may_differ_is_computed_and_nothing_else(is_typed: bool, tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     calls = vectors.refresh(graph)
     assert [sorted(nodes[1:]) for nodes in calls] == [list(range(10))] * 2
     assert vectors.remarks == []
@@ -211,8 +354,14 @@ def test_what_may_differ_is_computed_and_nothing_else(tmp_path: Path) -> None:
     assert vectors.remarks == ["nothing has changed"]
     graph.insert_edge(7, 3)
     assert vectors.refresh(graph) == [[3], [3, 4]]
-    assert vectors.remarks == ["of 10 nodes the layers compute 1 and 2"]
-    assert vectors.stages == ["Layer 1 of 2", "Layer 2 of 2"]
+    if is_typed:
+        assert vectors.remarks == ["of 22 nodes the layers compute 1 and 3"]
+        assert vectors.stages == [
+            f"Layer 1 of 2, {NODE}", f"Layer 2 of 2, {NODE}", "Layer 2 of 2, other"
+        ]  # fmt: skip
+    else:
+        assert vectors.remarks == ["of 10 nodes the layers compute 1 and 2"]
+        assert vectors.stages == ["Layer 1 of 2", "Layer 2 of 2"]
     graph.delete_edge(7, 3)
     graph.update_nodes([5], x=[[0]])
     assert vectors.refresh(graph) == [[3, 5, 6], [3, 4, 5, 6, 7]]
@@ -224,9 +373,10 @@ def test_what_may_differ_is_computed_and_nothing_else(tmp_path: Path) -> None:
         graph.insert_edge(0, 9)
         graph.delete_edge(0, 9)
     vectors.refresh(graph)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "all.npy", "g.aegd", "h.npy", "h.npy.layers"
-    ]  # fmt: skip
+    files = ["all", "g.aegd", "h"] if is_typed else ["all.npy", "g.aegd", "h.npy", "h.npy.layers"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    if is_typed:
+        assert sorted(os.listdir(tmp_path / "h")) == [".layers", f"{NODE}.npy", "other.npy"]
 
 
 def test_readers_of_the_output_keep_the_commit_that_they_have(tmp_path: Path) -> None:
@@ -304,7 +454,7 @@ def test_features_that_are_written_to_meanwhile(tmp_path: Path) -> None:
     for value in (50, 60):
         vectors.run(graph, x)
         assert vectors.run(graph, x) == [[8, 9], [8, 9]]
-        np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), vectors.of_all(graph, x))
+        assert_same(read(vectors.out), vectors.of_all(graph, x))
         x[2] = value
 
 
@@ -353,8 +503,11 @@ def test_rows_without_bytes_have_hashes(tmp_path: Path) -> None:
 # ---- other processes, merges --------------------------------------------------------------------
 
 
-def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) -> None:
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_a_graph_that_was_opened_again_is_compared_by_its_log(
+    is_typed: bool, tmp_path: Path
+) -> None:
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     for _ in range(9):  # numbers of commits that the next writer does not count
         with suppress(KeyError), graph.transaction():
             graph.insert_edge(8, 1)
@@ -364,13 +517,13 @@ def test_a_graph_that_was_opened_again_is_compared_by_its_log(tmp_path: Path) ->
     graph.insert_edge(7, 3)
     graph.update_nodes([5], x=[[0]])
     graph.close()
-    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    graph = open_path(tmp_path, is_typed)
     assert vectors.refresh(graph) == [[3, 5, 6], [3, 4, 5, 6, 7]]
     graph.close()
-    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    graph = open_path(tmp_path, is_typed)
     assert vectors.refresh(graph) == [[], []]
     graph.delete_edge(7, 3)
-    reader = DynamicGraph.attach(tmp_path / "g.aegd")
+    reader = (DynamicHeteroGraph if is_typed else DynamicGraph).attach(tmp_path / "g.aegd")
     assert vectors.refresh(reader) == [[3], [3, 4]]
 
 
@@ -571,12 +724,6 @@ def test_an_output_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     vectors.refresh(graph, force=True)
 
 
-def test_graphs_of_many_types_are_refused(tmp_path: Path) -> None:
-    graph = HeteroGraph.from_edges({("a", "to", "a"): ([0], [0])}, {"a": 1})
-    with pytest.raises(UnsupportedError, match="several types of nodes: refresh=True takes graphs"):
-        embed([Total()], graph, None, tmp_path / "h.npy", refresh=True)  # type: ignore[arg-type]
-
-
 def test_a_graph_without_nodes_gets_some(tmp_path: Path) -> None:
     graph, vectors = DynamicGraph(0, 16), Vectors(tmp_path)
     vectors.refresh(graph, np.zeros((0, 1)))
@@ -649,15 +796,17 @@ class Ended:
         return call
 
 
+@pytest.mark.parametrize("is_typed", [False, True])
 def test_goes_on_wherever_a_refresh_was_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_typed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lists and rows that changed, and changed back before the next call, count as well."""
-    graph, vectors, x = path_graph(tmp_path), Vectors(tmp_path), np.arange(10)[:, None]
-    graph.features = None
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
+    x = np.arange(10)[:, None]
+    del as_typed(getattr(graph, "graph", graph))[NODE].node_attrs["x"]
     vectors.refresh(graph, x)
     for left in range(1, 100):
-        before = np.load(tmp_path / "h.npy")
+        before = read(vectors.out)
         rows = x.copy()
         rows[2] = 99
         with graph.transaction():
@@ -676,9 +825,7 @@ def test_goes_on_wherever_a_refresh_was_ended(
                 is_over = True
         gc.collect()  # of locks
         if not is_over:
-            after = np.load(tmp_path / "h.npy")
-            is_before = len(after) == len(before) and (after == before).all()
-            assert is_before or (after == vectors.of_all(snapshot, rows)).all()
+            assert_one_of(read(vectors.out), before, vectors.of_all(snapshot, rows))
         graph.delete_edge(7, 3)
         vectors.refresh(graph, x)
         assert is_over or not any("all nodes" in text for text in vectors.remarks)
@@ -695,7 +842,7 @@ def test_an_earlier_commit_than_a_killed_refresh_went_to(
     between = graph.snapshot()
     graph.insert_edge(7, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(KeptLayers, "intend_output", lambda self, path: Ended(patch, 1))
+        patch.setattr(KeptLayers, "intend_outputs", lambda self, path: Ended(patch, 1))
         with pytest.raises(Interrupt):
             vectors.refresh(graph)
     with pytest.raises(InvalidArgumentError, match="give a later snapshot"):
@@ -703,12 +850,19 @@ def test_an_earlier_commit_than_a_killed_refresh_went_to(
     assert vectors.refresh(graph) == [[3], [3, 4]]
 
 
+def assert_one_of(rows: dict[str, Rows], *commits: dict[str, Rows]) -> None:
+    """Raise unless the rows of each type are those of one of two commits."""
+    for name, of_type in rows.items():
+        assert any(np.array_equal(of_type, commit[name]) for commit in commits)
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
 @pytest.mark.parametrize("left", [1, 3])
 def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
-    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: int, is_typed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupted run begins anew, and says so, if the graph has changed since."""
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     ends, remarks = list[int](), list[str]()
     for has_changed in (False, True):
         for number in range(left, 100, 4):
@@ -727,8 +881,10 @@ def test_goes_on_wherever_a_run_over_all_nodes_was_ended(
                 graph.delete_edge(0, 3 + (number + 1) % 5)
             vectors.refresh(graph)
             remarks += vectors.remarks
-            (tmp_path / "h.npy").unlink()
-            (tmp_path / "h.npy.layers/manifest.json").unlink()
+            for path in vectors.out.glob("*.npy") if is_typed else [vectors.out]:
+                path.unlink()
+            folder = vectors.out / ".layers" if is_typed else tmp_path / "h.npy.layers"
+            (folder / "manifest.json").unlink()
     assert min(ends) > 10
     assert any(text.startswith("going on at") for text in remarks)
     text = "a run over all nodes was interrupted, and the graph or the features have changed"
@@ -754,9 +910,9 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
 KILLED = """
     import os, signal, sys
     import numpy as np
-    from aethergraph import DynamicGraph
+    from aethergraph import DynamicGraph, DynamicHeteroGraph
     from aethergraph.inference import embed
-    folder, left = sys.argv[1], [int(sys.argv[2])]
+    folder, left, is_typed = sys.argv[1], [int(sys.argv[2])], sys.argv[3] == "True"
 
     def counting(function):
         def call(*arguments, **options):
@@ -772,34 +928,46 @@ KILLED = """
     class Total:
         fingerprint = "times 2"
         def __call__(self, batch):
-            rows = batch.x[: batch.batch_size] * 2
-            np.add.at(rows, batch.subgraph.col, batch.x[batch.subgraph.row])
+            count, edges, x = batch.batch_size, batch.edge_index, batch.x
+            if not is_typed:
+                x, edges, own = {"_N": x}, {("_N", "_E", "_N"): edges}, "_N"
+            else:
+                (own,) = batch.seeds
+            rows = x[own][:count] * 2 if own in x else np.zeros((count, 1), np.int64)
+            for kind, (row, col) in edges.items():
+                if kind[2] == own:
+                    np.add.at(rows, col, x[kind[0]][row])
             return rows
 
     Total.__qualname__ = "Total"
-    graph = DynamicGraph.attach(folder + "/g.aegd")
-    embed([Total(), Total()], graph, None, folder + "/h.npy", refresh=True)
+    graph = (DynamicHeteroGraph if is_typed else DynamicGraph).attach(folder + "/g.aegd")
+    out = folder + ("/h" if is_typed else "/h.npy")
+    embed([Total(), Total()], graph, None, out, refresh=True)
 """
 
 
 @pytest.mark.forks
-def test_killed_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_typed", "counts"), [(False, (1, 8, 14, 20, 90)), (True, (1, 8, 14, 26, 27, 90))]
+)
+def test_killed_processes(is_typed: bool, counts: tuple[int, ...], tmp_path: Path) -> None:
     """The output is that of the commit before or of the present one; the next call goes on."""
-    graph, vectors, killed = path_graph(tmp_path), Vectors(tmp_path), 0
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
+    killed = 0
     vectors.refresh(graph)
-    for left in (1, 8, 14, 20, 90):
+    for left in counts:
         graph.insert_edge(left % 10, 3)
         graph.update_nodes([5], x=[[left]])
-        before = np.load(tmp_path / "h.npy")
+        before = read(vectors.out)
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path, str(left)],
+            [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path, str(left), str(is_typed)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         killed += done.returncode != 0
-        after = np.load(tmp_path / "h.npy")
-        assert (after == before).all() or (after == vectors.of_all(graph)).all()
+        assert_one_of(read(vectors.out), before, vectors.of_all(graph))
         graph.update_nodes([5], x=[[6]])
         vectors.refresh(graph)
-        assert vectors.remarks[0].startswith("of 10 nodes the layers compute")
-    assert killed == 4
+        count = 22 if is_typed else 10
+        assert vectors.remarks[0].startswith(f"of {count} nodes the layers compute")
+    assert killed == len(counts) - 1

@@ -241,7 +241,8 @@ def _checksum(command: dict[str, Any], state: dict[str, Any]) -> str:
 
 
 def _folder_of(output: PathLike, suffix: str = Journal.SUFFIX) -> str:
-    return f"{os.path.abspath(os.fspath(output))}{suffix}"
+    folder, name = os.path.split(os.fspath(output))  # without a name it is in the folder
+    return os.path.join(os.path.abspath(folder), f"{name}{suffix}")
 
 
 def interrupted_build(output: PathLike) -> dict[str, Any] | None:
