@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,16 +22,16 @@ from torch.nn.parameter import is_lazy
 from aethergraph._checks.options import shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph.schema import EDGE, NODE
 from aethergraph.inference.fingerprints import describe_attributes, describe_function
-from aethergraph.loading.batch import HeteroBatch
+from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.state import describe
+from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.sampling.keys import hash_name
 from aethergraph.sampling.subgraph import Subgraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from aethergraph.loading.batch import Batch
 
 __all__ = [
     "INSTEAD", "Call", "Steps", "TorchLayer", "apply_by_type", "arguments_of", "check_values",
@@ -76,14 +75,14 @@ class TorchLayer:
 
     def __call__(self, batch: Batch | HeteroBatch) -> NDArray[Any] | None:
         """Return the rows of the first nodes of a batch."""
-        count = None
-        if not isinstance(batch, HeteroBatch):
-            count = batch.batch_size
-            if min(count, len(batch.subgraph.row)) < _FEWEST:
-                batch = _pad(batch)
+        count, is_typed = batch.batch_size, isinstance(batch, HeteroBatch)
+        typed = batch if isinstance(batch, HeteroBatch) else _as_typed(batch)
+        if _is_small(typed):
+            typed = _pad(typed)
+            batch = typed if is_typed else _as_untyped(typed)
 
         def on(attrs: Any, name: str) -> Any:
-            if isinstance(batch, HeteroBatch):
+            if is_typed:
                 with_name = {kind: rows[name] for kind, rows in attrs.items() if name in rows}
                 return {kind: on_device(rows, self._device) for kind, rows in with_name.items()}
             return on_device(attrs[name], self._device)
@@ -93,28 +92,66 @@ class TorchLayer:
         return None if rows is None else rows[:count].cpu().numpy()
 
 
-def _pad(batch: Batch) -> Batch:
-    """Return a batch with a few nodes more, behind those whose rows are wanted.
+def _as_typed(batch: Batch) -> HeteroBatch:
+    """Return a batch of a graph of one type as that of a typed one."""
+    sample = batch.subgraph
+    subgraph = HeteroSubgraph(
+        {NODE: sample.node}, {EDGE: sample.row}, {EDGE: sample.col}, {EDGE: sample.edge}
+    )
+    nodes, edges = {NODE: batch.node_attrs}, {EDGE: batch.edge_attrs}
+    return HeteroBatch(subgraph, {NODE: batch.seeds}, {NODE: batch.index}, nodes, edges)
 
-    They have an edge each, from itself, and rows and values of zeros.
+
+def _as_untyped(batch: HeteroBatch) -> Batch:
+    """Return what :func:`_as_typed` was given."""
+    sample = batch.subgraph
+    subgraph = Subgraph(sample.node[NODE], sample.row[EDGE], sample.col[EDGE], sample.edge[EDGE])
+    nodes, edges = batch.node_attrs[NODE], batch.edge_attrs[EDGE]
+    return Batch(subgraph, batch.seeds[NODE], batch.index[NODE], nodes, edges)
+
+
+def _is_small(batch: HeteroBatch) -> bool:
+    """Return whether something that a layer makes products of has few rows."""
+    row, node = batch.subgraph.row, batch.subgraph.node
+    kinds = [kind for kind in row if kind[2] in batch.seeds]
+    counts = (len(ids) for kind in kinds for ids in (row[kind], node[kind[0]]))
+    return min((batch.batch_size, *counts)) < _FEWEST
+
+
+def _pad(batch: HeteroBatch) -> HeteroBatch:
+    """Return a batch with a few nodes more of each type, behind those whose rows are wanted.
+
+    They have rows of zeros, and from each there is an edge of each type, with values of zeros, to
+    one that is of the type of the wanted ones.
     """
-    count, sample = batch.batch_size, batch.subgraph
-    some = np.arange(count, count + _FEWEST)
-    row = np.where(sample.row < count, sample.row, sample.row + _FEWEST)
+    count, sample, some = batch.batch_size, batch.subgraph, np.arange(_FEWEST)
+    ends = {kind: len(ids) for kind, ids in sample.edge.items() if kind[2] in batch.seeds}
+    places: dict[Any, int] = {
+        **{name: count if name in batch.seeds else len(ids) for name, ids in sample.node.items()},
+        **ends,
+    }  # of what is put in
 
     def pad(array: NDArray[Any], place: int) -> NDArray[Any]:
         zeros = np.zeros((_FEWEST, *array.shape[1:]), array.dtype)
         return np.concatenate((array[:place], zeros, array[place:]))
 
-    end = len(sample.row)
-    subgraph = Subgraph(
-        pad(sample.node, count), np.append(row, some), np.append(sample.col, some),
-        pad(sample.edge, end),
-    )  # fmt: skip
-    return replace(
-        batch, subgraph=subgraph, seeds=pad(batch.seeds, count), index=pad(batch.index, count),
-        node_attrs={name: pad(rows, count) for name, rows in batch.node_attrs.items()},
-        edge_attrs={name: pad(rows, end) for name, rows in batch.edge_attrs.items()},
+    def pad_all(arrays: Mapping[Any, NDArray[Any]]) -> dict[Any, NDArray[Any]]:
+        return {kind: pad(array, places[kind]) if kind in places else array
+                for kind, array in arrays.items()}  # fmt: skip
+
+    def pad_attrs(attrs: Mapping[Any, Mapping[str, NDArray[Any]]]) -> dict[Any, Any]:
+        return {kind: {name: pad(rows, places[kind]) for name, rows in of_kind.items()}
+                if kind in places else of_kind for kind, of_kind in attrs.items()}  # fmt: skip
+
+    row, col = dict(sample.row), dict(sample.col)
+    for kind in ends:
+        place, ids = places[kind[0]], row[kind]
+        row[kind] = np.append(np.where(ids < place, ids, ids + _FEWEST), place + some)
+        col[kind] = np.append(col[kind], count + some)
+    subgraph = HeteroSubgraph(pad_all(sample.node), row, col, pad_all(sample.edge))
+    return HeteroBatch(
+        subgraph, pad_all(batch.seeds), pad_all(batch.index), pad_attrs(batch.node_attrs),
+        pad_attrs(batch.edge_attrs),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pyg import NUM_NODES, make_edges, make_graph, make_stores
+from support.pyg import NUM_NODES, make_edges, make_graph, make_stores, products_are_alike
 from support.recording import Interrupt, Recording
 from torch import Tensor
 from torch.nn.functional import leaky_relu
@@ -311,15 +311,6 @@ def test_what_cannot_be_is_named(
 def test_stores_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="pair of stores: give the graph that they are"):
         embed([SAGE], make_stores(), tmp_path / "h.npy")  # type: ignore[arg-type]
-
-
-def products_are_alike() -> bool:
-    """Return whether rows of products have the same bits for all numbers of rows from 16 on."""
-    rows, linear = torch.rand(1000, 16), torch.nn.Linear(16, 16)
-    with torch.no_grad():
-        wanted = linear(rows)
-        counts = (16, 17, 31, 64, 100)
-        return all(torch.equal(linear(rows[:n]), wanted[:n]) for n in counts)
 
 
 @pytest.mark.parametrize("name", ["GraphSAGE", "GAT", "GIN", "PNA", "EdgeCNN"])

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pyg import products_are_alike
 from support.recording import Interrupt, Recording
 from support.strategies import examples
 from torch import Tensor
@@ -20,8 +21,10 @@ from torch.nn.functional import dropout
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import (
     GAT,
+    GCN,
     GIN,
     GATConv,
+    GCNConv,
     GraphConv,
     GraphNorm,
     GraphSAGE,
@@ -91,13 +94,18 @@ def stored(folder: Path, storage: Any) -> HeteroGraph:
     return graph
 
 
-def snapshot(folder: Path) -> Any:
+def live_graph() -> DynamicHeteroGraph:
     graph = DynamicHeteroGraph(COUNTS, DATA.edge_types)
     for name in COUNTS:
         graph[name].features = DATA[name].x.numpy()
     for kind in DATA.edge_types:
         graph[kind].insert(*DATA[kind].edge_index[:, ::2].numpy())
         graph[kind].insert(*DATA[kind].edge_index[:, 1::2].numpy())
+    return graph
+
+
+def snapshot(folder: Path) -> Any:
+    graph = live_graph()
     now = graph.snapshot()
     graph[WRITES].delete(*DATA[WRITES].edge_index[:, :9].numpy())
     return now
@@ -505,3 +513,43 @@ def test_typed_models_of_graphs_of_one_type_are_named(tmp_path: Path) -> None:
     for model in (typed(Again(True)), [hetero_conv(lambda: ONE_TYPE)]):
         with pytest.raises(UnsupportedError, match="give the list of its convolutions"):
             embed(model, data, tmp_path / "h.npy")
+
+
+@pytest.mark.own_share
+@pytest.mark.parametrize("name", MODELS)
+def test_refreshed_vectors_are_those_of_all_nodes_to_the_last_bit(
+    name: str, tmp_path: Path
+) -> None:
+    """With changes of one relation, whose products of matrices have a row, and of more."""
+    torch.manual_seed(1)
+    model, graph = MODELS[name](), live_graph()
+    for number in (0, 1, 2, 40):
+        rng = np.random.default_rng(number)
+        for kind in DATA.edge_types[: number or None]:
+            ends = (rng.integers(0, COUNTS[end], number) for end in (kind[0], kind[2]))
+            graph[kind].insert(*ends)
+        if number == 2:
+            graph["venue"].add(1, x=np.ones((1, 8), np.float32))
+            graph["author"].update([3], x=np.ones((1, 8), np.float32))
+        tables = embed(model, graph, tmp_path / "h", batch_size=32, refresh=True)
+        wanted = embed(model, graph, tmp_path / "all", batch_size=50, force=True)
+        for of_type in wanted:
+            rows = tables[of_type].array, wanted[of_type].array
+            np.testing.assert_allclose(*rows, rtol=1e-6, atol=1e-6)
+            if products_are_alike():
+                np.testing.assert_array_equal(*rows, strict=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: [HeteroConv({CITES: GCNConv(8, 4)})],
+        lambda: to_hetero(GCN(8, 16, 2, 4), (["paper"], [CITES])),
+    ],
+)
+def test_rows_that_depend_on_the_batch_are_not_refreshed(
+    model: Callable[[], Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=r"GCNConv counts .* takes it with normalize="):
+        embed(model(), DATA, tmp_path / "h", refresh=True)
+    assert os.listdir(tmp_path) == []

@@ -202,3 +202,12 @@ class Paper(Data):
 
 class Forum(HeteroData):
     """A typed one."""
+
+
+def products_are_alike() -> bool:
+    """Return whether rows of products have the same bits for all numbers of rows from 16 on."""
+    rows, linear = torch.rand(1000, 16), torch.nn.Linear(16, 16)
+    with torch.no_grad():
+        wanted = linear(rows)
+        counts = (16, 17, 31, 64, 100)
+        return all(torch.equal(linear(rows[:n]), wanted[:n]) for n in counts)
