@@ -87,7 +87,7 @@ def refresh_outputs(
     if not graph.is_typed:
         check_outputs([out], inputs, True)
     with job.folder(out), KeptLayers(out, command, graph, rows, restart) as kept:
-        outputs = job.outputs(out, kept.state.get("forms"))
+        outputs = job.outputs(kept.output, kept.state.get("forms"))
         check_outputs([*outputs.values()], inputs, True)
         # A call that was killed at its end may have written the outputs.
         goes_on = not restart and left_behind(_first(outputs)) is not None
@@ -101,18 +101,17 @@ def _first(outputs: Mapping[str, str]) -> str:
     return next(iter(outputs.values()))
 
 
-def _others(kept: KeptLayers, outputs: Mapping[str, str]) -> Iterator[str]:
-    """Yield the outputs that there are and that are not ours."""
-    for path in outputs.values():
-        if os.path.lexists(path) and not kept.is_ours(path):
-            yield path
+def _others(kept: KeptLayers, outputs: Mapping[str, str]) -> list[str]:
+    """Return the outputs that there are and that are not ours."""
+    return [path for path in outputs.values() if os.path.lexists(path) and not kept.is_ours(path)]
 
 
 def _check_absent(kept: KeptLayers, outputs: Mapping[str, str], restart: bool) -> None:
     """Raise StorageError if there is an output that is not ours."""
-    path = next(_others(kept, outputs), None)
-    if path is None:
+    others = _others(kept, outputs)
+    if not others:
         return
+    path = others[0]
     if not kept.state:
         raise StorageError(
             errno.EEXIST,
@@ -172,7 +171,7 @@ class Refresh:
                     "changed since: it begins anew"
                 )
                 restart = True
-        force = force or not [*_others(kept, outputs)]
+        force = force or not _others(kept, outputs)
         return job.run(kept.output, force, restart, self._remark, kept)
 
     def _is_of_another_moment(self, command: dict[str, Any]) -> bool:
@@ -197,7 +196,7 @@ class Refresh:
         if differences:
             raise InvalidArgumentError(
                 f"{kept.output} was made of something else: {'; '.join(differences)}. "
-                f"{_ANEW_OVER if [*_others(kept, self._outputs)] else _ANEW}"
+                f"{_ANEW_OVER if _others(kept, self._outputs) else _ANEW}"
             )
         for path in self._outputs.values():
             if not kept.is_ours(path):

@@ -245,6 +245,8 @@ def total(batch):
         if kind[2] == name:
             np.add.at(rows, col, batch.x[kind[0]][row])
     return rows
+
+layers = [total, total]
 """
 EDGES = {("a=b", "to", "c/d"): ([0, 1, 1], [0, 0, 1]), ("c/d", "of", "a=b"): ([1], [2])}
 
@@ -277,14 +279,19 @@ def test_many_types(typed: Path, python: WarmPython) -> None:
         (["--features", "c/d=ab.npy"], "features['c/d'] has 3 rows"),
     ):
         assert message in said("embed", "t.aeg", "typed.py:total", "none", *args, code=2)
-    told = said("embed", "t.aeg", "typed.py:total", "none", "--refresh", code=1)
-    assert "graph has several types of nodes: --refresh takes graphs of one" in told
     with DynamicHeteroGraph.open("live", {"a=b": 3, "c/d": 2}, [*EDGES], arena_mb=16) as graph:
         for kind, ends in EDGES.items():
             graph[kind].insert(*ends)
         graph["c/d"].node_attrs["x"] = np.array([[1], [2]])
     ae("embed", "live", "typed.py:total", "out", "--force", "--features", "a=b=ab.npy")
     assert np.load("out/c%2Fd.npy").tolist() == [[33], [26]]
+    same = ("embed", "live", "typed.py:layers", "new", "--refresh", "--features", "a=b=ab.npy")
+    for value in (10, 11):
+        np.save("ab.npy", np.array([[value], [20], [30]]))
+        done = ae(*same)
+        assert done.stdout.splitlines()[0] == "new/a=b.npy: 3 vectors of 1 int64, 152 B"
+    assert done.stderr == "note: of 5 nodes the layers compute 2 and 2\n"
+    assert np.load("new/c%2Fd.npy").tolist() == [[33 + 99 + 60 + 9 - 6], [26 * 3 + 60]]
     HeteroGraph.from_edges(EDGES).save("bare.aeg")
     told = said("embed", "bare.aeg", "typed.py:total", "none", code=2)
     assert "bare.aeg has no rows of nodes (x): give --features TYPE=FILE" in told
@@ -309,9 +316,32 @@ with DynamicGraph.open(sys.argv[1], 10, 16, durability="sync") as graph:
 """
 
 
-def of_commit(lsn: int) -> list[Any]:
-    ae("embed", "live", "models.py:layers", "all.npy", "--force", "--commit", lsn)
-    rows: list[Any] = np.load("all.npy").tolist()
+TYPED_WRITER = """
+import sys
+import numpy as np
+from aethergraph import DynamicHeteroGraph
+
+kind = ("a", "to", "a")
+with DynamicHeteroGraph.open(sys.argv[1], {"a": 10}, [kind], 16, durability="sync") as graph:
+    graph["a"].node_attrs["x"] = np.ones((10, 1), np.int64)
+    graph[kind].insert(range(9), range(1, 10))
+    for line in sys.stdin:
+        with graph.transaction():
+            graph[kind].insert(graph[kind].in_degrees([2]) + 2, [2])
+            graph["a"].update([0], x=[[graph.lsn]])
+        print(graph.lsn, flush=True)
+"""
+
+
+def out_of(name: str, is_typed: bool) -> tuple[str, str]:
+    """Return an output for the command, and the file of it that is read."""
+    return (name, f"{name}/a.npy") if is_typed else (f"{name}.npy", f"{name}.npy")
+
+
+def of_commit(lsn: int, is_typed: bool = False) -> list[Any]:
+    model, (out, file) = "typed.py" if is_typed else "models.py", out_of("all", is_typed)
+    ae("embed", "live", f"{model}:layers", out, "--force", "--commit", lsn)
+    rows: list[Any] = np.load(file).tolist()
     return rows
 
 
@@ -336,18 +366,22 @@ def test_refresh(folder: Path) -> None:
     assert told.stderr == "note: of 200 nodes the layers compute 18 and 101\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_follow(number: int, folder: Path, python: WarmPython) -> None:
+@pytest.mark.parametrize(
+    ("number", "is_typed"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGINT, True)]
+)
+def test_follow(number: int, is_typed: bool, folder: Path, python: WarmPython) -> None:
     (folder / "program.py").write_text(MAIN)
-    call = [folder / "program.py", "embed", "live", "models.py:layers", "h.npy"]
-    with talking(WRITER, "live") as write:
+    (folder / "typed.py").write_text(TYPED)
+    model, (out, file) = "typed.py" if is_typed else "models.py", out_of("h", is_typed)
+    call = [folder / "program.py", "embed", "live", f"{model}:layers", out]
+    with talking(TYPED_WRITER if is_typed else WRITER, "live") as write:
         commits = [int(write())]
         pid = python.start([*call, "--follow", "--interval", "0.1"], folder, folder / "out")
         try:
             for _ in range(3):
-                wait_for(of_commit(commits[-1]))
+                wait_for(file, of_commit(commits[-1], is_typed))
                 commits.append(int(write()))
-            wait_for(of_commit(commits[-1]))
+            wait_for(file, of_commit(commits[-1], is_typed))
         finally:
             os.kill(pid, number)
             code = python.wait()
@@ -357,10 +391,10 @@ def test_follow(number: int, folder: Path, python: WarmPython) -> None:
     assert Path("out.err").read_text() == "note: of 10 nodes the layers compute 3 and 4\n" * 3
 
 
-def wait_for(rows: list[Any]) -> None:
+def wait_for(file: str, rows: list[Any]) -> None:
     """Wait until a whole file has such rows."""
     end = time.monotonic() + 60
-    while not (os.path.exists("h.npy") and np.load("h.npy").tolist() == rows):
+    while not (os.path.exists(file) and np.load(file).tolist() == rows):
         assert time.monotonic() < end, Path("out.err").read_text()
         time.sleep(0.02)
 

@@ -390,8 +390,9 @@ def test_readers_of_the_output_keep_the_commit_that_they_have(tmp_path: Path) ->
     assert (np.load(tmp_path / "h.npy") != rows).any()
 
 
-def test_snapshots_are_taken_in_their_order(tmp_path: Path) -> None:
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_snapshots_are_taken_in_their_order(is_typed: bool, tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     first = graph.snapshot()
     graph.insert_edge(7, 3)
     second = graph.snapshot()
@@ -399,8 +400,8 @@ def test_snapshots_are_taken_in_their_order(tmp_path: Path) -> None:
     vectors.refresh(first)
     assert vectors.refresh(second) == [[3], [3, 4]]
     with pytest.raises(InvalidArgumentError, match=(
-        r"the graph is at commit \d+, and .*h\.npy is of commit \d+: give a later snapshot, or the "
-        "graph itself; restart=True computes all nodes anew"
+        r"the graph is at commit \d+, and .*/h(\.npy)? is of commit \d+: give a later snapshot, or "
+        "the graph itself; restart=True computes all nodes anew"
     )):  # fmt: skip
         vectors.refresh(first)
     assert vectors.refresh(graph) == [[4], [4, 5]]
@@ -481,11 +482,13 @@ def test_an_attribute_that_is_assigned_anew(tmp_path: Path) -> None:
 
 
 def test_features_of_a_graph_that_does_not_change(tmp_path: Path) -> None:
-    vectors, x = Vectors(tmp_path), np.arange(10)[:, None]
-    graph = Graph.from_edges(10, np.arange(9), np.arange(1, 10), layout="both")
-    vectors.refresh(graph, x)
-    x[2] = 50
-    assert vectors.refresh(graph, x) == [[2, 3], [2, 3, 4]]
+    x, ends = np.arange(10)[:, None], (np.arange(9), np.arange(1, 10))
+    typed = HeteroGraph.from_edges({EDGE: ends}, {NODE: 10}, layout="both")
+    for graph in (Graph.from_edges(10, *ends, layout="both"), typed):
+        vectors = Vectors(tmp_path, graph.is_typed)
+        vectors.refresh(graph, x)
+        x[2] += 50
+        assert vectors.refresh(graph, x) == [[2, 3], [2, 3, 4]]
 
 
 @given(rows=hnp.arrays(np.uint8, (5, 11)), at=st.integers(0, 54), value=st.integers(1, 255))
@@ -527,9 +530,10 @@ def test_a_graph_that_was_opened_again_is_compared_by_its_log(
     assert vectors.refresh(reader) == [[3], [3, 4]]
 
 
-def test_commits_of_a_log_that_others_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_commits_of_a_log_that_others_write(is_typed: bool, tmp_path: Path) -> None:
     """A history knows the changes since it began; another history reads them in the log."""
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     for source in (7, 8):
         with History(tmp_path / "g.aegd", 16) as history:
             vectors.refresh(history.last())
@@ -547,9 +551,10 @@ def test_commits_of_a_log_that_others_write(tmp_path: Path) -> None:
             assert vectors.refresh(history.last()) == [[1], [1, 2]]
 
 
-def test_merges(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_merges(is_typed: bool, tmp_path: Path) -> None:
     """Right behind one nothing is unknown; what came before it is in no log."""
-    graph, vectors = path_graph(tmp_path), Vectors(tmp_path)
+    graph, vectors = path_graph(tmp_path, is_typed), Vectors(tmp_path, is_typed)
     vectors.refresh(graph)
     graph.merge()
     assert vectors.refresh(graph) == [[], []]
@@ -562,12 +567,12 @@ def test_merges(tmp_path: Path) -> None:
     assert vectors.remarks == [text]
     graph.insert_edge(7, 5)
     graph.close()
-    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    graph = open_path(tmp_path, is_typed)
     assert vectors.refresh(graph) == [[5], [5, 6]]
     graph.insert_edge(7, 6)
     graph.merge()
     graph.close()
-    graph = DynamicGraph.open(tmp_path / "g.aegd", arena_mb=16)
+    graph = open_path(tmp_path, is_typed)
     vectors.refresh(graph)
     assert vectors.remarks == [text]
 
@@ -684,12 +689,14 @@ def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
     assert vectors.refresh(graph) == [[], []]
 
 
-def test_out_edges_are_needed_to_follow_what_has_changed(tmp_path: Path) -> None:
-    graph, vectors = path_graph(tmp_path, layout="csc"), Vectors(tmp_path)
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_out_edges_are_needed_to_follow_what_has_changed(is_typed: bool, tmp_path: Path) -> None:
+    graph, vectors = path_graph(tmp_path, is_typed, layout="csc"), Vectors(tmp_path, is_typed)
     vectors.refresh(graph)
     assert vectors.refresh(graph) == [[], []]
     graph.insert_edge(7, 3)
-    message = "graph stores in-edges alone .*: make the graph with layout='both', or restart=True"
+    named = r"graph\[\('_N', 'to', 'other'\)\]" if is_typed else "graph"
+    message = f"^{named} stores in-edges alone .*: make the graph with layout='both', or restart"
     with pytest.raises(LayoutError, match=message):
         vectors.refresh(graph)
     vectors.refresh(graph, restart=True)
@@ -722,6 +729,38 @@ def test_an_output_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     ):
         vectors.refresh(graph)
     vectors.refresh(graph, force=True)
+
+
+def test_outputs_of_types_that_are_gone_or_of_somebody_else(tmp_path: Path) -> None:
+    graph, vectors, out = path_graph(tmp_path, True), Vectors(tmp_path, True), tmp_path / "h"
+    vectors.refresh(graph)
+    (out / "other.npy").unlink()
+    vectors.refresh(graph)
+    assert vectors.remarks == [f"all nodes are computed: {out}/other.npy is gone"]
+    np.save(out / "other.npy", np.zeros(3))
+    with pytest.raises(StorageError, match=r"h/other\.npy: was written to since .*; force=True"):
+        vectors.refresh(graph)
+    vectors.refresh(graph, force=True)
+    with pytest.raises(InvalidArgumentError, match=(
+        r"h was made of something else: features\.other was None and is 'int64\[1\]'\. restart=True"
+    )):  # fmt: skip
+        features = {NODE: np.zeros((10, 1), int), "other": np.zeros((12, 1), int)}
+        embed(vectors.layers, graph.graph, features, out, refresh=True)
+
+
+def test_types_whose_rows_nobody_reads_or_that_have_none(tmp_path: Path) -> None:
+    """Rows of features that changed without an effect, and back, had one on what came between."""
+    kinds = [("first", "to", "last"), ("last", "to", "last")]
+    graph, x = DynamicHeteroGraph({"first": 3, "last": 3}, kinds), np.zeros((3, 1), int)
+    for value, ends in ((0, None), (1, None), (1, ([1], [2])), (0, None)):
+        x[1] = value
+        if ends is not None:
+            graph[kinds[0]].insert(*ends)
+        features = {"first": x, "last": np.zeros((3, 1), int)}
+        for out, options in (("h", {"refresh": True}), ("all", {"force": True})):
+            embed([Total(), Total()], graph, features, tmp_path / out, **options)
+        assert_same(read(tmp_path / "h"), read(tmp_path / "all"))
+    assert read(tmp_path / "h").keys() == {"last"}
 
 
 def test_a_graph_without_nodes_gets_some(tmp_path: Path) -> None:

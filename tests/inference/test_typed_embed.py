@@ -536,9 +536,10 @@ def test_bad_arguments_are_named_before_work_begins(
     arguments: dict[str, Any] = {
         "layers": LAYERS, "graph": GRAPH, "features": X, "out": "h", **changes
     }  # fmt: skip
-    with pytest.raises(error, match=message):
-        embed(**{**arguments, "out": tmp_path / arguments["out"]})
-    assert os.listdir(tmp_path) == []
+    for refresh in (False, True):
+        with pytest.raises(error, match=message):
+            embed(**{**arguments, "out": tmp_path / arguments["out"]}, refresh=refresh)
+        assert os.listdir(tmp_path) == []
 
 
 def test_the_least_budget_is_named(tmp_path: Path) -> None:
