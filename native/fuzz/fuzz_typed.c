@@ -64,6 +64,30 @@ static void fill_seeds(input *in, const graph *g, uint32_t t, request *q) {
     q->bounded |= n && has & 3;
 }
 
+/* The bounds of a tree. */
+static void find_bounds(const request *q, uint64_t tree, int64_t *since, int64_t *until) {
+    const aether_seeds *seeds = q->seeds;
+    while (tree >= seeds->count)
+        tree -= seeds++->count;
+    *since = seeds->since ? seeds->since[tree] : INT64_MIN;
+    *until = seeds->until ? seeds->until[tree] : INT64_MAX;
+}
+
+/* Whether all trees have the bounds of the first, as they must if they share nodes. */
+static bool shares_bounds(const request *q, uint32_t num_types) {
+    uint64_t trees = 0;
+    int64_t since, until, first_since, first_until;
+    for (uint32_t t = 0; t < num_types; t++)
+        trees += q->seeds[t].count;
+    for (uint64_t tree = 0; tree < trees; tree++) {
+        find_bounds(q, tree, &since, &until);
+        find_bounds(q, 0, &first_since, &first_until);
+        if (since != first_since || until != first_until)
+            return false;
+    }
+    return true;
+}
+
 static void fill_request(input *in, const graph *g, request *q) {
     *q = (request){.options = {.key = byte(in), .fanouts = q->fanouts}, .valid = true};
     q->options.num_hops = byte(in) % (MAX_HOPS + 1);
@@ -75,7 +99,8 @@ static void fill_request(input *in, const graph *g, request *q) {
         q->fanouts[i] = fanout(in, i % q->options.num_hops == 0);
         q->valid &= q->fanouts[i] >= -1;
     }
-    q->valid &= q->options.flags < 32 && (q->options.flags & AETHER_SAMPLE_DISJOINT || !q->bounded);
+    q->valid &= q->options.flags < 32;
+    q->valid &= q->options.flags & AETHER_SAMPLE_DISJOINT || !q->bounded || shares_bounds(q, g->num_types);
 }
 
 static void free_request(request *q) {
@@ -139,15 +164,6 @@ static void check_nodes(const graph *g, const request *q, const result *r, uint3
         for (uint64_t j = 0; i >= n && i < 300 && j < i; j++) /* a node is new once */
             require(r->node[t][j] != r->node[t][i] || r->batch[t][j] != r->batch[t][i]);
     }
-}
-
-/* The bounds of a tree. */
-static void find_bounds(const request *q, uint64_t tree, int64_t *since, int64_t *until) {
-    const aether_seeds *seeds = q->seeds;
-    while (tree >= seeds->count)
-        tree -= seeds++->count;
-    *since = seeds->since ? seeds->since[tree] : INT64_MIN;
-    *until = seeds->until ? seeds->until[tree] : INT64_MAX;
 }
 
 static bool is_visible(const request *q, const relation *l, uint64_t tree, uint64_t position) {

@@ -595,8 +595,8 @@ void aether_weight_sums_destroy(aether_weight_sums *sums);
 uint64_t aether_weight_sums_memory(const aether_weight_sums *sums);
 
 /* Seeds of one node type, each with the time that it may see. A seed with bounds sees edges with
- * since <= time <= until, in every hop of its tree; bounds need a disjoint sample. F64 times are
- * compared through aether_time_of_double(), which has to be applied to their bounds. */
+ * since <= time <= until, in every hop of its tree; seeds of different bounds need a disjoint sample.
+ * F64 times are compared through aether_time_of_double(), which has to be applied to their bounds. */
 typedef struct aether_seeds {
     const int64_t *ids;
     uint64_t count;

@@ -366,7 +366,7 @@ TEST_ONE_THREAD(bad_settings_and_seeds_are_refused) {
     const aether_seeds timed = {.ids = ids, .count = 1, .until = until};
     check_fails(s, &good, &two, AETHER_E_INVALID, "num_samples[1] = -1");
     check_fails(s, &bad, &one, AETHER_E_RANGE, "seeds[1] = 3");
-    check_fails(s, &timed, &one, AETHER_E_INVALID, "needs a disjoint sample");
+    check_fails(s, &timed, &one, AETHER_E_INVALID, "HGT does not sample in time");
     indices[0] = indices[1] = 3; /* as if the file had changed */
     check_fails(s, &good, &one, AETHER_E_CORRUPT, "");
     indices[0] = indices[1] = 2;

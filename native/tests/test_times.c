@@ -343,6 +343,29 @@ TEST_ONE_THREAD(bounds_hold_for_the_tree_in_every_hop) {
     aether_topology_destroy(t[1]);
 }
 
+/* A sample that is not disjoint has each node once, at the one time of all seeds. */
+TEST_ONE_THREAD(seeds_of_one_time_share_their_nodes) {
+    const int64_t times[DEGREE] = {1, 2, 3, 4, 5, 6, 7, 8}, ids[] = {0, 1}, fanouts[] = {-1, -1};
+    int64_t until[] = {4, 4};
+    const aether_seeds seeds = {ids, 2, NULL, until};
+    const aether_sample_options o = {.fanouts = fanouts, .num_hops = 2, .num_threads = 1};
+    uint64_t hop_nodes[3], hop_edges[2], nodes[1], edges[1];
+    aether_error err = {0};
+    list l;
+    open_list(&l, times, NULL, false);
+    CHECK_OK(aether_sample_typed(l.sampler, &seeds, &o,
+                                 AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, nodes, edges), &err),
+             err);
+    CHECK_EQ(edges[0], 3 + 4); /* of time 0, and 1 to 4 */
+    CHECK_EQ(nodes[0], 3 + 4);
+    until[1]++;
+    CHECK_CODE(aether_sample_typed(l.sampler, &seeds, &o,
+                                   AE_SIZED(aether_sample_counts, hop_nodes, hop_edges, nodes, edges), &err),
+               AETHER_E_INVALID);
+    CHECK_HAS(err.message, "seeds of different times need a disjoint sample");
+    close_list(&l);
+}
+
 TEST_ONE_THREAD(damaged_ids_are_not_followed_to_a_time) {
     const int64_t times[DEGREE] = {1, 2, 3, 4, 5, 6, 7, 8}, until = 8;
     list l;

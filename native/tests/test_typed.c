@@ -239,7 +239,7 @@ TEST(bad_requests_are_named) {
     CHECK_HAS(a.err.message, "unknown sampling flags 0x20");
     a = (attempt){.seeds = {{.count = 1}, {.count = 1, .until = a.bounds}}};
     CHECK_CODE(try(&x, &a), AETHER_E_INVALID);
-    CHECK_HAS(a.err.message, "sampling in time needs a disjoint sample");
+    CHECK_HAS(a.err.message, "seeds of different times need a disjoint sample");
     a = (attempt){.seeds = {{.count = 1}, {.count = 0, .until = a.bounds}}}; /* bounds of no seed */
     CHECK_CODE(try(&x, &a), AETHER_OK);
     CHECK_EQ(a.num_nodes[0], 1);

@@ -307,6 +307,8 @@ static int run_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hg
     s->task = o->task;
     if (!rc)
         rc = ae_sample_start(s, seeds, false, err);
+    if (!rc && s->has_bounds)
+        rc = ae_error_set(err, AETHER_E_INVALID, "HGT does not sample in time: give seeds no bounds");
     if (!rc)
         rc = start_budgets(s, err);
     if (!rc)

@@ -138,23 +138,28 @@ static int add_seed_nodes(const aether_sampler *s, ae_nodes *n, aether_error *er
     return AETHER_OK;
 }
 
-/* Trees are numbered through the types, so the bounds of the types follow each other. */
+/* Trees are numbered through the types, so the bounds of the types follow each other. Seeds that share their
+ * nodes have the same bounds, which are kept once. */
 static int copy_bounds(aether_sampler *s, const aether_seeds *seeds, uint32_t types, aether_error *err) {
     s->has_bounds = false;
     for (uint32_t t = 0; t < types; t++)
         s->has_bounds |= seeds[t].count && (seeds[t].since || seeds[t].until);
     if (!s->has_bounds)
         return AETHER_OK;
-    if (!s->node_bits)
-        return ae_error_set(err, AETHER_E_INVALID, "sampling in time needs a disjoint sample");
     int rc = ae_scratch_reserve(&s->bounds, 2 * s->num_trees * sizeof(int64_t), 0, err);
     if (rc)
         return rc;
-    int64_t *bounds = s->bounds.data;
+    int64_t *const first = s->bounds.data, *bounds = first;
     for (uint32_t t = 0; t < types; t++)
         for (uint64_t i = 0; i < seeds[t].count; i++) {
-            *bounds++ = seeds[t].since ? seeds[t].since[i] : INT64_MIN;
-            *bounds++ = seeds[t].until ? seeds[t].until[i] : INT64_MAX;
+            const int64_t since = seeds[t].since ? seeds[t].since[i] : INT64_MIN;
+            const int64_t until = seeds[t].until ? seeds[t].until[i] : INT64_MAX;
+            if (s->node_bits || bounds == first) {
+                *bounds++ = since;
+                *bounds++ = until;
+            } else if (since != first[0] || until != first[1]) {
+                return ae_error_set(err, AETHER_E_INVALID, "seeds of different times need a disjoint sample");
+            }
         }
     return AETHER_OK;
 }
@@ -198,7 +203,7 @@ int ae_sample_cut(const aether_sampler *s, const ae_relation *r, const uint64_t 
     if (!s->has_bounds || !ae_times_given(&r->times))
         return AETHER_OK;
     for (uint64_t i = 0; i < n; i++) {
-        const int64_t *own = bounds + 2 * ae_key_tree(s, keys[i]);
+        const int64_t *own = bounds + (s->node_bits ? 2 * ae_key_tree(s, keys[i]) : 0);
         since[i] = own[0];
         until[i] = own[1];
     }

@@ -68,7 +68,7 @@ struct aether_sampler {
     ae_scratch wholes;            /* ae_list per node, before the time cut; weighted and temporal only */
     ae_scratch exclusions;        /* ae_exclusions per node of the frontier at work; exclusion only */
     ae_scratch drawable;          /* u64 per node of the frontier at work; weighted only */
-    ae_scratch bounds;            /* i64 since, until per tree; temporal only */
+    ae_scratch bounds;            /* i64 since, until per tree, once if they share nodes; temporal only */
     ae_scratch neighbors;         /* u64 per edge of the hop at work (several threads only) */
     ae_scratch sets[AE_POOL_MAX]; /* for ae_uniform_draw, per thread */
     ae_staging staging;           /* of topologies with fetch_many */
