@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from aethergraph._checks.optional import require
@@ -99,6 +100,20 @@ def embed_command(
     seed: Annotated[
         int, typer.Option(help="Decides which are drawn.", rich_help_panel=_READING)
     ] = 0,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Vectors as of this time, a number or a date: later edges are not there.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
+    time_attr: Annotated[
+        str | None,
+        typer.Option(
+            help="Attribute with the times of --until; default: edge_time or node_time.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
     commit: Annotated[
         int | None,
         typer.Option(
@@ -191,6 +206,7 @@ def embed_command(
     values = {"edge_weight": edge_weight, "edge_attr": edge_attr}
     options: dict[str, Any] = {
         "batch_size": batch_size, "num_neighbors": _as_fanouts(num_neighbors),
+        "until": _as_time(until), "time_attr": time_attr,
         "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
         "seed": seed, "force": force, "restart": restart, "refresh": refresh or follow,
         "remark": note,
@@ -341,6 +357,23 @@ def _as_fanouts(text: str | None) -> int | list[int] | None:
             f"--num-neighbors {text!r} is no number, and no numbers with commas between them"
         ) from None
     return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _as_time(text: str | None) -> int | float | np.datetime64 | None:
+    if text is None:
+        return None
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    from aethergraph.streaming.moments import as_moment, of_iso  # behind modules of sources
+
+    moment = as_moment(of_iso(text))
+    if moment is None:
+        raise InvalidArgumentError(
+            f"--until {text!r} is neither a number nor a date, such as 2024-02-15 or "
+            "2024-02-15T12:00"
+        )
+    return moment
 
 
 def _embed(

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_flag, as_list, shown
+from aethergraph._checks.options import as_flag, as_list, as_text, shown
+from aethergraph._checks.times import as_seed_times, datetime_of
 from aethergraph.convert.arguments import as_file
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.convert.result import Stages, silent
@@ -19,7 +20,7 @@ from aethergraph.features.adapters import attribute_store
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import is_npy_name
 from aethergraph.graph.schema import NODE, Schema, as_typed
-from aethergraph.inference.batches import Fanout
+from aethergraph.inference.batches import Fanout, Until
 from aethergraph.inference.descriptions import describe_command, describe_kept
 from aethergraph.inference.job import Embedding, Layer, Options
 from aethergraph.inference.refresh import refresh_outputs
@@ -28,7 +29,9 @@ from aethergraph.loading.columns import edge_columns
 from aethergraph.protocols import AnyGraph, EdgeType, FeatureSource, HeterogeneousGraph, RowSource
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.fanouts import as_fanout, typed_fanouts
+from aethergraph.sampling.plan import Times, lists_of, make_plan, own_times
 from aethergraph.sampling.typed_arguments import check_types
+from aethergraph.sampling.values import choose_times
 from aethergraph.storage.budget import Budget
 
 __all__ = ["embed"]
@@ -44,6 +47,8 @@ def embed(
     *,
     batch_size: int | None = None,
     num_neighbors: int | Sequence[int] | Mapping[EdgeType, int | Sequence[int]] | None = None,
+    until: float | np.datetime64 | None = None,
+    time_attr: str | None = None,
     edge_attrs: str | Sequence[str] | Mapping[EdgeType, Sequence[str]] = (),
     memory_budget: int | str | None = None,
     dtype: str | np.dtype[Any] | None = None,
@@ -98,6 +103,12 @@ def embed(
         num_neighbors: neighbours to draw for a node in each layer, or a number for each layer, of a
             typed graph also by edge type, where types that are missing have none; None, or -1: all
             of them, and so the output is exact.
+        until: compute vectors as of this time: from edges whose time is at most this, or, where
+            nodes have times, from neighbours of which that is so. Of a typed graph relations
+            without times are whole. With ``num_neighbors`` those in time are drawn alike.
+        time_attr: with ``until``, the name of the times, as for
+            :class:`aethergraph.NeighborSampler`; None: ``"edge_time"`` or ``"node_time"``,
+            whichever the graph has.
         edge_attrs: names of attributes of edges that batches have, of a typed graph also by edge
             type; ``"edge_weight"`` and ``"edge_time"`` are those of the graph.
         memory_budget: bytes, or a text such as ``"4G"``, for the rows of layers and for batches.
@@ -146,6 +157,7 @@ def embed(
         _as_fanouts(num_neighbors, len(functions), schema), _as_batch_size(batch_size),
         _as_dtype(dtype), as_integer(seed, "seed"),
         Budget.optional(memory_budget) or Budget.default(_DEFAULT),
+        _as_until(until, as_text(time_attr, "time_attr"), Schema(at)),
     )  # fmt: skip
     columns = edge_columns(schema, names)
     path, force, restart = as_file(out), as_flag(force, "force"), as_flag(restart, "restart")
@@ -263,6 +275,28 @@ def _as_numbers(value: Any, count: int, label: str) -> list[int]:
             )
         return fanouts
     return [as_fanout(value, label)] * count
+
+
+def _as_until(value: Any, time_attr: str | None, schema: Schema) -> Until | None:
+    """Return the time as of which vectors are, in the unit of the graph's times."""
+    if value is None:
+        if time_attr is not None:
+            raise InvalidArgumentError(
+                f"time_attr = {time_attr!r} names times for until=: give that, or leave it out"
+            )
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number, np.datetime64)):
+        raise InvalidArgumentError(
+            f"until = {shown(value)} is no time: give a number, or a np.datetime64 where the times "
+            "of the graph are datetimes"
+        )
+    if time_attr is None:
+        time_attr = choose_times(schema.graph, own_times(schema), f"until = {value}")
+    plan = make_plan(schema, lists_of(schema.edge_types), times=Times(time_attr))
+    assert plan.times_dtype is not None
+    (time,) = as_seed_times([value], 1, "until", plan.time_unit, plan.times_dtype)
+    unit = plan.time_unit
+    return Until(time_attr, time if unit is None else datetime_of(int(time), unit))
 
 
 def _as_batch_size(value: Any) -> int | None:

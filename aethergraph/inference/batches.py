@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph import _native as native
 from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph._tracepoints import stage
 from aethergraph.features.gathering import gather_rows
-from aethergraph.graph.schema import EDGE, NODE, as_typed
+from aethergraph.graph.schema import EDGE, NODE, Schema, as_typed
 from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.buffers import pool_of
 from aethergraph.loading.columns import Column
@@ -34,13 +35,16 @@ from aethergraph.loading.pipeline import (
     run_stages,
 )
 from aethergraph.protocols import AnyGraph, EdgeType, GatherPlan, HeterogeneousGraph, RowSource
+from aethergraph.sampling.draws import Draws
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.hetero import HeteroNeighborSampler
 from aethergraph.sampling.neighbor import NeighborSampler
+from aethergraph.sampling.plan import Times, lists_of, make_plan
 from aethergraph.sampling.two_step import Steps
 
 __all__ = [
-    "AHEAD", "Degrees", "Fanout", "LayerBatches", "Range", "cut", "fanouts_of", "gathered_dtype",
-    "rows_by_type",
+    "AHEAD", "Degrees", "Fanout", "LayerBatches", "Range", "Until", "cut", "fanouts_of",
+    "gathered_dtype", "rows_by_type",
 ]  # fmt: skip
 
 Ids = NDArray[np.int64]
@@ -50,6 +54,18 @@ Fanout = int | Mapping[EdgeType, int]
 AHEAD = 2
 _NODES = 1 << 20  # whose degrees are asked for at once
 _FLOAT32 = np.dtype(np.float32)
+
+
+class Until(NamedTuple):
+    """Time as of which vectors are: edges that came later, or from later nodes, are not there.
+
+    Attributes:
+        time_attr: name of the times.
+        time: the time; datetime64 in the unit of the times if they have one.
+    """
+
+    time_attr: str
+    time: np.generic
 
 
 class Range(NamedTuple):
@@ -76,6 +92,8 @@ def ids_of(part: Range, nodes: Ids | None) -> Ids:
 
 class Degrees:
     """Numbers of in-edges that a layer uses, a stretch of nodes at a time.
+
+    Edges that are not there at a time are counted: batches as of that time have fewer.
 
     Args:
         graph: the graph.
@@ -156,20 +174,27 @@ class LayerBatches:
         key: decides the draws: those of a node do not depend on its range.
         node_type: type of the nodes that batches are of, of a typed graph.
         nodes: nodes of the layer, ascending, in which ranges are places; None: all of the type.
+        until: time as of which neighbours are; None: all of them are there.
     """
 
     def __init__(
         self, graph: AnyGraph, rows: RowSource | Mapping[str, RowSource],
         edge_columns: Sequence[Column], fanout: Fanout, key: int, node_type: str = NODE,
-        nodes: Ids | None = None,
+        nodes: Ids | None = None, until: Until | None = None,
     ) -> None:  # fmt: skip
-        self._sampler: Any
+        schema = Schema(graph)
+        fanouts = fanouts_of(schema.typed, fanout)
+        drawn = [[fanouts[kind]] for kind in schema.edge_types]
+        sampler: Any
         if graph.is_typed:
-            fanouts = fanouts_of(graph, fanout)
-            self._sampler = HeteroNeighborSampler(graph, {kind: [n] for kind, n in fanouts.items()})
+            sampler = HeteroNeighborSampler(graph, dict(zip(schema.edge_types, drawn, strict=True)))
         else:
-            assert not isinstance(fanout, Mapping)
-            self._sampler = NeighborSampler(graph, [fanout])
+            sampler = NeighborSampler(graph, drawn[0])
+        self._finish, self._until = sampler.finish, until
+        # Seeds of samplers in time have trees of their own; these share all that is there.
+        times = None if until is None else Times(until.time_attr)
+        plan = make_plan(schema, lists_of(schema.edge_types), times=times)
+        self._draws = Draws(plan, native.NativeSample, drawn, DrawOptions())
         self._is_typed, self._node_type = graph.is_typed, node_type
         self._node_columns = [
             Column(name, "x", of_type) for name, of_type in rows_by_type(rows).items()
@@ -189,7 +214,7 @@ class LayerBatches:
             num_planned: batches that are sampled before the rows of the first are fetched, if that
                 makes reading them cheaper.
         """
-        groups, sources = self._sampler.engine.groups, [column.rows for column in self._columns]
+        groups, sources = self._draws.engine.groups, [column.rows for column in self._columns]
         can_plan = any(column.rows.can_plan for column in self._node_columns)
         plans = choose_plans(sources, num_planned if can_plan else 0, groups, batch_size)
         draw: Draw[Range, Any]
@@ -209,16 +234,19 @@ class LayerBatches:
         """Return the batch of a range."""
         return self._fetch(self._sample(nodes))
 
-    def _seeds(self, nodes: Range) -> Any:
+    def _prepare(self, nodes: Range) -> native.NativeBatch:
         ids = ids_of(nodes, self._nodes)
-        return {self._node_type: ids} if self._is_typed else ids
+        times = None
+        if self._until is not None:
+            times = {self._node_type: np.full(len(ids), self._until.time)}
+        return self._draws.prepare({self._node_type: ids}, self._key, seed_time=times)
 
     def _sample(self, nodes: Range) -> Any:
         with stage("sample"):
-            return self._sampler.sample(self._seeds(nodes), self._key)
+            return self._finish(self._draws.engine.draw(self._prepare(nodes)))
 
     def _steps(self, nodes: Range) -> Steps:
-        return self._sampler.finish((yield self._sampler.prepare(self._seeds(nodes), self._key)))
+        return self._finish((yield self._prepare(nodes)))
 
     def _ids(self, sample: Any, number: int) -> Ids:
         """Return the ids of a sample that column ``number`` has rows of, edges behind nodes."""

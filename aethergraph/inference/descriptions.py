@@ -73,6 +73,8 @@ def describe_command(
             for fanout in options.fanouts
         ],
         "seed": options.seed, "dtype": str(options.dtype),
+        "until": None if options.until is None else str(options.until.time),
+        "time_attr": None if options.until is None else options.until.time_attr,
         "edge_attrs": {
             f"{column.name} of {column.kind}" if graph.is_typed else column.name:
                 _describe_rows(column.rows, not of_commit)

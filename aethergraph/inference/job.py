@@ -50,6 +50,7 @@ from aethergraph.inference.batches import (
     Fanout,
     LayerBatches,
     Range,
+    Until,
     cut,
     fanouts_of,
     gathered_dtype,
@@ -115,6 +116,7 @@ class Options(NamedTuple):
     dtype: np.dtype[Any] | None
     seed: int
     budget: Budget
+    until: Until | None = None
 
 
 class _Form(NamedTuple):
@@ -417,7 +419,10 @@ class Embedding:
         key = mix_key(self._options.seed, number)
         fanout = self._options.fanouts[number]
         nodes = None if self._nodes is None else self._nodes[number][node_type]
-        return LayerBatches(self._graph, rows, self._edge_columns, fanout, key, node_type, nodes)
+        return LayerBatches(
+            self._graph, rows, self._edge_columns, fanout, key, node_type, nodes,
+            self._options.until,
+        )  # fmt: skip
 
     def results(
         self, number: int, node_type: str, rows: Mapping[str, RowSource] | None, limit: int,

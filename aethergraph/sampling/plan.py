@@ -8,9 +8,9 @@ give, and turns arrays into what they expect::
     seeds by node type, key, times, excluded edges ─────prepare─────┴──> NativeBatch
 
 A draw by time is resolved in two places: :func:`make_plan` finds the times of each list and their
-unit, and :meth:`DrawPlan.bounds` the time that each seed may see. Which times loaders take where
-nobody names them is in ``pyg/_default_values.py``; values that lie in stores of PyG stand before
-those of the graph (``pyg/_sampled_graph.py``).
+unit, and :meth:`DrawPlan.bounds` the time that each seed may see. Which times are taken where
+nobody names them is in :func:`choose_times` (values.py); values that lie in stores of PyG stand
+before those of the graph (``pyg/_sampled_graph.py``).
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = [
     "find_edge_times",
     "lists_of",
     "make_plan",
+    "own_times",
 ]
 
 Ids: TypeAlias = "NDArray[np.int64]"
@@ -275,6 +276,17 @@ def find_edge_times(schema: Schema, lists: TypedLists, name: str) -> Values | No
     if rows is None:
         return None
     return read_times(rows, name, schema.option("time_attr", name, kind), of_nodes=False)
+
+
+def own_times(schema: Schema) -> set[str]:
+    """Return which times a graph has, of ``"edge_time"`` and ``"node_time"``."""
+    names = {name for kind in schema.node_types for name in schema.node_rows(kind)}
+    names = {"node_time"} & names
+    for kind in schema.edge_types:
+        edges, rows = schema.edges(kind), schema.edge_rows(kind)
+        if "edge_time" in rows or topology_times(edges, "csc", "edge_time", rows) is not None:
+            names.add("edge_time")
+    return names
 
 
 def _look_up(

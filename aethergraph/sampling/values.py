@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,12 +16,14 @@ from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.sources import all_rows
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import sum_weights
-from aethergraph.protocols import Adjacency, RowSource
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import Adjacency, AnyGraph, NodeSet, RowSource
 from aethergraph.storage.paging import Paging
 
 __all__ = [
     "Bounds",
     "Values",
+    "choose_times",
     "keeps_node_times",
     "make_relation",
     "read_times",
@@ -121,6 +123,47 @@ def topology_times(
     if not edges.topology(layout).has_own_times or keeps_node_times(edges, "csc"):
         return None
     return Values(np.empty(0, np.int64), None, in_topology=True)
+
+
+def choose_times(graph: AnyGraph | None, names: Collection[str], reason: str) -> str:
+    """Return the name of the times to draw by where nobody has named them.
+
+    Args:
+        graph: the graph, which may say so itself; None: there is none.
+        names: which of ``"edge_time"`` and ``"node_time"`` there are.
+        reason: why times are needed, for messages.
+
+    Raises:
+        InvalidArgumentError: there are none, or of both nodes and edges.
+    """
+    said = None if graph is None else getattr(graph, "time_attr", None)
+    if said is not None or len(names) == 1:
+        return str(said or next(iter(names)))
+    if names and graph is not None and _lists_are_by_edges(graph):
+        raise InvalidArgumentError(
+            f"{reason}, and there are times of edges and of nodes: lists of a live graph are in "
+            'the order of those of edges, say time_attr="edge_time"'
+        )
+    if names:
+        raise InvalidArgumentError(
+            f"{reason}, and there are times of edges and of nodes: say which ones are meant, "
+            'time_attr="edge_time" or time_attr="node_time"'
+        )
+    raise InvalidArgumentError(
+        f"{reason}, but there is no edge_time and no node_time: name the times with time_attr="
+    )
+
+
+def _lists_are_by_edges(graph: AnyGraph) -> bool:
+    """Return True if a live graph refuses its times of nodes: edges have times of their own."""
+    typed = as_typed(graph)
+    return any(_refuses_node_time(typed[kind], typed[kind[0]]) for kind in typed.edge_types)
+
+
+def _refuses_node_time(edges: Adjacency, sources: NodeSet) -> bool:
+    layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
+    by_edges = not {("csc", "edge_time"), ("csr", "edge_time")}.isdisjoint(edges.sorted_by)
+    return by_edges and "node_time" in sources.node_values and edges.topology(layout).is_live
 
 
 def keeps_node_times(edges: Adjacency, layout: Literal["csc", "csr"]) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from aethergraph._checks.options import as_choice, as_flag, as_text
-from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
-from aethergraph.sampling.values import keeps_node_times
+from aethergraph.sampling.values import choose_times, keeps_node_times
 
 __all__ = ["own_time_attr", "own_weight_attr"]
 
@@ -42,24 +41,7 @@ def own_time_attr(
         return time_attr
     reason = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'
     graph = _graph_of(stores)
-    if graph is not None and getattr(graph, "time_attr", None) is not None:
-        return str(graph.time_attr)
-    names = _own_times(stores, graph)
-    if len(names) == 1:
-        return names.pop()
-    if names and graph is not None and _lists_are_by_edges(graph):
-        raise InvalidArgumentError(
-            f"{reason}, and there are times of edges and of nodes: lists of a live graph are in "
-            'the order of those of edges, say time_attr="edge_time"'
-        )
-    if names:
-        raise InvalidArgumentError(
-            f"{reason}, and there are times of edges and of nodes: say which ones are meant, "
-            'time_attr="edge_time" or time_attr="node_time"'
-        )
-    raise InvalidArgumentError(
-        f"{reason}, but there is no edge_time and no node_time: name the times with time_attr="
-    )
+    return choose_times(graph, _own_times(stores, graph), reason)
 
 
 def _graph_of(stores: Any) -> Any:
@@ -68,19 +50,6 @@ def _graph_of(stores: Any) -> Any:
     if not isinstance(topology, GraphStore):
         return None
     return topology.hetero or (topology.graph if topology.holds_graph else None)
-
-
-def _lists_are_by_edges(graph: Any) -> bool:
-    """Return True if a live graph refuses its times of nodes: edges have times of their own."""
-    if not graph.is_typed:
-        return _refuses_node_time(graph, graph)
-    return any(_refuses_node_time(graph[kind], graph[kind[0]]) for kind in graph.edge_types)
-
-
-def _refuses_node_time(edges: Any, sources: Any) -> bool:
-    layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
-    by_edges = not {("csc", "edge_time"), ("csr", "edge_time")}.isdisjoint(edges.sorted_by)
-    return by_edges and "node_time" in sources.node_values and edges.topology(layout).is_live
 
 
 def _own_times(stores: Any, graph: Any) -> set[str]:

@@ -62,6 +62,8 @@ def embed(
     device: torch.device | str | None = None,
     batch_size: int | None = None,
     num_neighbors: int | Sequence[int] | Mapping[EdgeType, int | Sequence[int]] | None = None,
+    until: float | np.datetime64 | None = None,
+    time_attr: str | None = None,
     memory_budget: int | str | None = None,
     dtype: str | np.dtype[Any] | torch.dtype | None = None,
     seed: int = 0,
@@ -111,6 +113,8 @@ def embed(
         device: where the layers run; the model is moved there. None: where its parameters are.
         batch_size: as in :func:`aethergraph.inference.embed`.
         num_neighbors: as in :func:`aethergraph.inference.embed`.
+        until: as in :func:`aethergraph.inference.embed`.
+        time_attr: as in :func:`aethergraph.inference.embed`.
         memory_budget: as in :func:`aethergraph.inference.embed`, for memory of the host.
         dtype: as in :func:`aethergraph.inference.embed`, or one of torch.
         seed: as in :func:`aethergraph.inference.embed`.
@@ -167,9 +171,9 @@ def embed(
     with evaluating(modules):
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
-            edge_attrs=list(dict.fromkeys(values.values())), memory_budget=memory_budget,
-            dtype=dtype_of(dtype), seed=seed, force=force, restart=restart, refresh=refresh,
-            stages=stages, remark=remark,
+            until=until, time_attr=time_attr, edge_attrs=list(dict.fromkeys(values.values())),
+            memory_budget=memory_budget, dtype=dtype_of(dtype), seed=seed, force=force,
+            restart=restart, refresh=refresh, stages=stages, remark=remark,
         )  # fmt: skip
 
 

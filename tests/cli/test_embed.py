@@ -95,6 +95,26 @@ def test_options(folder: Path) -> None:
     assert not np.array_equal(drawn, np.load("h.npy"))
 
 
+def test_vectors_as_of_a_time(folder: Path) -> None:
+    days = np.datetime64("2024-01-01") + np.arange(len(SRC))
+    for name, times, until in (
+        ("numbers", np.arange(len(SRC)), "99"), ("floats", np.arange(len(SRC)) / 2, "49.5"),
+        ("dates", days, str(days[99])), ("dates", days, f"{days[99]}T02:00+02:00"),
+    ):  # fmt: skip
+        Graph.from_edges(COUNT, SRC, DST, edge_time=times).save(f"{name}.aeg")
+        call = ("embed", f"{name}.aeg", "models.py:total", "h.npy", "--features", "x.npy")
+        ae(*call, "--force", "--until", until)
+        wanted = X * 3
+        np.add.at(wanted, DST[:100], X[SRC[:100]])
+        np.testing.assert_array_equal(np.load("h.npy"), wanted)
+    told = said(*call, "--force", "--until", "soon", code=2)
+    assert "--until 'soon' is neither a number nor a date, such as 2024-02-15" in told
+    told = embed("models.py:total", "--until", "99", code=2)
+    assert "--until = 99, but there is no edge_time and no node_time: name the times with" in told
+    told = embed("models.py:total", "--time-attr", "w", code=2)
+    assert "--time-attr = 'w' names times for --until: give that, or leave it out" in told
+
+
 def test_rows_of_the_graph(folder: Path) -> None:
     graph = Graph.from_edges(COUNT, SRC, DST)
     graph.features = X

@@ -293,6 +293,106 @@ def test_ranges(
         assert stop == start + 1 or sizes[start:stop].sum() <= limit
 
 
+# ---- as of a time -------------------------------------------------------------------------------
+
+
+@given(
+    edges=edge_lists(), until=st.integers(-1, 9), batch_size=st.sampled_from([None, 1, 7]),
+    times_of=st.sampled_from(["edge_time", "node_time"]), drawn=st.sampled_from([None, 2]),
+)  # fmt: skip
+@examples(100)
+def test_equals_a_run_over_the_graph_of_that_time(
+    edges: tuple[int, Rows, Rows], until: int, batch_size: int | None, times_of: str,
+    drawn: int | None,
+) -> None:  # fmt: skip
+    """Also where neighbours are drawn: lists are in the order of time."""
+    count, src, dst = edges
+    times = np.random.default_rng(1).integers(0, 9, count if times_of == "node_time" else len(src))
+    is_there = (times[src] if times_of == "node_time" else times) <= until
+    kept = times if times_of == "node_time" else times[is_there]
+    graph = Graph.from_edges(count, src, dst, **{times_of: times})
+    earlier = Graph.from_edges(count, src[is_there], dst[is_there], **{times_of: kept})
+    layers, options = [Total(3), Total(2)], {"num_neighbors": drawn, "batch_size": batch_size}
+    with tempfile.TemporaryDirectory() as folder:
+        x, out, all_out = integers(count), Path(folder) / "h.npy", Path(folder) / "all.npy"
+        table = embed(layers, graph, x, out, until=until, **options)
+        wanted = embed(layers, earlier, x, all_out, **options)
+        np.testing.assert_array_equal(table.array, wanted.array, strict=True)
+
+
+TIMES = np.random.default_rng(2).integers(0, 100, len(SRC))
+DAYS = np.datetime64("2024-01-01") + TIMES
+
+
+def timed(folder: Path, storage: Any) -> Graph:
+    Graph.from_edges(COUNT, SRC, DST, edge_time=TIMES).save(folder / "t.aeg")
+    budget = {"memory_budget": "64M"} if storage == "uring" else {}
+    return Graph.load(folder / "t.aeg", storage=storage, **budget)
+
+
+def timed_live(**options: Any) -> DynamicGraph:
+    graph = DynamicGraph(COUNT, 16, order="time", **options)
+    for part in (slice(None, None, 2), slice(1, None, 2)):
+        graph.insert_edges(SRC[part], DST[part], time=TIMES[part])
+    return graph
+
+
+def attribute(folder: Path) -> Graph:
+    """A graph whose lists happen to be in the order of an attribute."""
+    order = np.argsort(TIMES, kind="stable")
+    return Graph.from_edges(COUNT, SRC[order], DST[order], edge_attrs={"when": TIMES[order]})
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (lambda folder: timed(folder, "mmap"), {}),
+        (lambda folder: timed(folder, "uring"), {}),
+        (lambda folder: timed_live(edge_time="int64"), {}),
+        (attribute, {"time_attr": "when"}),
+        (lambda folder: Graph.from_edges(COUNT, SRC, DST, edge_time=DAYS),
+         {"until": np.datetime64("2024-02-10T00:00", "s")}),
+        (lambda folder: Graph.from_edges(COUNT, SRC, DST, edge_time=TIMES / 2), {"until": 20.25}),
+    ],
+    ids=["mapped", "uring", "live", "attribute", "datetimes", "floats"],
+)  # fmt: skip
+def test_times_of_all_kinds(
+    make: Callable[[Path], Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    graph = make(tmp_path)
+    src, dst = SRC[TIMES <= 40], DST[TIMES <= 40]
+    if graph.is_live:  # which has an edge once
+        src, dst, ids = graph.edge_list()
+        is_there = graph.edge_values["edge_time"].gather(ids) <= 40
+        src, dst = src[is_there], dst[is_there]
+    table = embed(
+        [Total(3), Total(2)], graph, X, tmp_path / "h.npy", **{"until": 40, **options},
+        batch_size=64,
+    )  # fmt: skip
+    wanted = Total(2).of_all(src, dst, Total(3).of_all(src, dst, X))
+    np.testing.assert_array_equal(table.array, wanted)
+
+
+def test_times_that_cannot_be_taken_are_named(tmp_path: Path) -> None:
+    numbers = Graph.from_edges(COUNT, SRC, DST, edge_time=TIMES)
+    both = Graph.from_edges(COUNT, SRC, DST, edge_time=TIMES, node_time=np.zeros(COUNT, int))
+    dates = Graph.from_edges(COUNT, SRC, DST, edge_time=DAYS)
+    moment = np.datetime64("2024-02-10T12:00")
+    for graph, options, message in (
+        (GRAPH, {"until": 3}, "until = 3, but there is no edge_time and no node_time: name the ti"),
+        (GRAPH, {"until": 3, "time_attr": "w"}, "time_attr = 'w' is no node or edge attribute"),
+        (GRAPH, {"time_attr": "w"}, "time_attr = 'w' names times for until=: give that, or leave"),
+        (both, {"until": 3}, "until = 3, and there are times of edges and of nodes: say which"),
+        (numbers, {"until": "3"}, "until = '3' is no time: give a number, or a np.datetime64"),
+        (numbers, {"until": moment}, "until is datetime64[m], but the times of the graph have no"),
+        (numbers, {"until": 2.5}, "until is float64, but the times are int64: give integers"),
+        (dates, {"until": moment}, "until[0] = 2024-02-10T12:00 cannot be given in the unit of"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=re.escape(message)):
+            embed([Total()], graph, X, tmp_path / "h.npy", **options)
+    assert os.listdir(tmp_path) == []
+
+
 # ---- memory -------------------------------------------------------------------------------------
 
 
@@ -484,6 +584,18 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, out: Path, number: int = 2, **opt
         Recording(patch, interrupted_after=True).left = number
         with pytest.raises(Interrupt):
             embed(**{**arguments, **options}, out=out)
+
+
+def test_work_of_another_time_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, out = timed(tmp_path, "mmap"), tmp_path / "h.npy"
+    interrupt(monkeypatch, out, graph=graph, until=40)
+    with pytest.raises(InvalidArgumentError, match="until was '40' and is '41'"):
+        embed([Total(3), Total(2)], graph, X, out, until=41)
+    remarks = list[str]()
+    embed([Total(3), Total(2)], graph, X, out, until=40, batch_size=70, remark=remarks.append)
+    assert remarks == ["going on at row 140 of layers[0]"]
 
 
 @pytest.mark.own_share

@@ -125,7 +125,8 @@ def edit(graph: Any, data: Any) -> Any:
     count = data.draw(st.integers(1, 4))
     if change == "i":
         src, dst = (draw_ids(data, count, counts[end]) for end in (kind[0], kind[2]))
-        edges.insert(src, dst, weight=draw_ids(data, count, 10))
+        weight = draw_ids(data, count, 10)
+        edges.insert(src, dst, weight=weight, **times(typed[kind], weight))
     elif change == "d":
         src, dst, _ = as_typed(graph.snapshot())[kind].edge_list()
         if len(src):
@@ -154,8 +155,14 @@ def start(graph: Any) -> Any:
             typed[name].node_attrs["x"] = rng.random((count, WIDTH), np.float32)
     for kind in typed.edge_types:
         src, dst = (rng.integers(0, typed.num_nodes[end], 40) for end in (kind[0], kind[2]))
-        methods(typed[kind]).insert(src, dst, weight=rng.random(40, np.float32))
+        later = times(typed[kind], rng.integers(0, 9, 40))
+        methods(typed[kind]).insert(src, dst, weight=rng.random(40, np.float32), **later)
     return graph
+
+
+def times(edges: Any, values: Rows) -> dict[str, Rows]:
+    """Return the argument that gives edges their times, if the graph keeps any."""
+    return {"time": values} if "edge_time" in edges.edge_values else {}
 
 
 def over_base(folder: Path, is_typed: bool) -> Any:
@@ -181,7 +188,7 @@ def make_live(is_typed: bool, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("is_typed", [False, True])
-@pytest.mark.parametrize("place", ["memory", "over a base"])
+@pytest.mark.parametrize("place", ["memory", "in time", "over a base"])
 @given(data=st.data())
 @examples(25)
 def test_equals_a_run_over_all_nodes_after_any_changes(
@@ -200,6 +207,9 @@ def test_equals_a_run_over_all_nodes_after_any_changes(
         if place == "memory":
             order = data.draw(st.sampled_from(["id", "time"]))
             graph = make_live(is_typed, order=order, edge_weight="float32")
+        elif place == "in time":
+            options["until"] = 4
+            graph = make_live(is_typed, order="time", edge_time="int64", edge_weight="float32")
         else:
             graph = over_base(folder, is_typed)
         for _ in range(data.draw(st.integers(1, 3))):

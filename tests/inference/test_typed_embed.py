@@ -254,6 +254,31 @@ def test_values_of_edges(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tables["author"].array, author)
 
 
+@pytest.mark.parametrize("num_neighbors", [None, 3])
+@pytest.mark.parametrize("times_of", ["edge_time", "node_time"])
+def test_equals_a_run_over_the_graph_of_that_time(
+    times_of: str, num_neighbors: int | None, tmp_path: Path
+) -> None:
+    """Relations without times, and those from nodes without, are whole."""
+    rng = np.random.default_rng(3)
+    times: dict[Any, Rows] = {kind: rng.integers(0, 9, EDGES[kind].shape[1]) for kind in (BY, OF)}
+    is_there = {kind: of_kind < 5 for kind, of_kind in times.items()}
+    if times_of == "node_time":
+        times = {name: rng.integers(0, 9, COUNTS[name]) for name in ("paper", "topic")}
+        is_there = {kind: times[kind[0]][EDGES[kind][0]] < 5 for kind in EDGES if kind[0] in times}
+    edges = {**EDGES, **{kind: EDGES[kind][:, kept] for kind, kept in is_there.items()}}
+    kept_times = times
+    if times_of == "edge_time":
+        kept_times = {kind: of_kind[is_there[kind]] for kind, of_kind in times.items()}
+    graph = make_typed(**{times_of: times})
+    earlier = HeteroGraph.from_edges(edges, COUNTS, **{times_of: kept_times})
+    tables = embed(
+        LAYERS, graph, X, tmp_path / "h", until=4, num_neighbors=num_neighbors, batch_size=16
+    )  # fmt: skip
+    wanted = embed(LAYERS, earlier, X, tmp_path / "all", num_neighbors=num_neighbors)
+    assert_tables(tables, {name: rows.array for name, rows in wanted.items()}, tmp_path / "h")
+
+
 @pytest.mark.parametrize(
     "num_neighbors",
     [[4, 2], {CITES: [4, 2], BY: [1, -1], OF: 3}],

@@ -117,6 +117,25 @@ def test_equals_the_model_over_the_whole_graph(name: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(table.array, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_vectors_as_of_a_time(tmp_path: Path) -> None:
+    times = np.arange(len(SRC)) % 10
+    timed = Graph.from_edges(NUM_NODES, SRC, DST, edge_time=times)
+    earlier = torch.from_numpy(np.stack([SRC, DST])[:, times <= 6])
+    for name in ("GraphSAGE", "GCN"):
+        model, options = basic(MODELS[name][0]), {"features": X.numpy(), "batch_size": 200}
+        table = embed(model, timed, tmp_path / f"{name}.npy", until=6, **options)
+        with torch.no_grad():
+            wanted = model(X, earlier).numpy()
+        np.testing.assert_allclose(table.array, wanted, rtol=1e-5, atol=1e-5)
+    data = Data(
+        x=X, edge_index=torch.from_numpy(np.stack([SRC, DST])), time=torch.arange(NUM_NODES)
+    )
+    table = embed(model, data, tmp_path / "data.npy", until=-1, time_attr="time", batch_size=200)
+    with torch.no_grad():
+        alone = model(X, earlier[:, :0]).numpy()
+    np.testing.assert_allclose(table.array, alone, rtol=1e-5, atol=1e-5)
+
+
 def whole(steps: Any, x: Tensor, **values: Tensor) -> Any:
     """Return what the steps make of the whole graph."""
     with torch.no_grad():

@@ -69,6 +69,17 @@ def test_equals_the_layers_over_the_whole_graph(name: str, tmp_path: Path) -> No
         np.testing.assert_allclose(table.array, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_vectors_as_of_a_time(tmp_path: Path) -> None:
+    """What is at the time counts, as in aethergraph.inference."""
+    times = np.arange(len(SRC)) % 10
+    conv, kept = SAGEConv(8, 5, "mean"), torch.from_numpy(times <= 6)
+    earlier = dgl.edge_subgraph(WHOLE, kept, relabel_nodes=False)
+    table = embed([conv], make_graph(edge_time=times), tmp_path / "h.npy", until=6, batch_size=20)
+    with torch.no_grad():
+        wanted = conv(earlier, X).numpy()
+    np.testing.assert_allclose(table.array, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_graph_conv_of_the_whole_graph_by_its_norms(tmp_path: Path) -> None:
     """The way that embed() names to what GraphConv makes of all nodes at once."""
     conv = GraphConv(8, 5, norm="both", allow_zero_in_degree=True)
