@@ -41,6 +41,7 @@ __all__ = ["embed_command"]
 
 class DType(str, Enum):
     float16 = "float16"
+    bfloat16 = "bfloat16"
     float32 = "float32"
     float64 = "float64"
 
@@ -150,7 +151,9 @@ def embed_command(
     dtype: Annotated[
         DType | None,
         typer.Option(
-            help="Store the vectors as this type; default: as they come.", rich_help_panel=_WORKING
+            help="Store the vectors as this type, bfloat16 in a native file, such as vectors.bin; "
+            "default: as they come.",
+            rich_help_panel=_WORKING,
         ),
     ] = None,
     batch_size: Annotated[

@@ -59,7 +59,7 @@ def embed(
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
-    """Compute a vector for every node, layer by layer, into a ``.npy`` file.
+    """Compute a vector for every node, layer by layer, into a file.
 
     Every layer is done for all nodes before the next one, in the order of their ids, with all of
     their neighbours: each row is computed once, not again for each node that it is in reach of.
@@ -97,7 +97,8 @@ def embed(
         graph: a graph that stores in-edges. One that changes is taken as it is now.
         features: what the first layer reads, a row for each node, of a typed graph by node type;
             types that are missing have no rows. None: ``graph.features``, or those of each type.
-        out: the file to write, ``.npy``; of a typed graph the folder of the files.
+        out: the file to write, ``.npy``, of bfloat16 with another name; of a typed graph the
+            folder of the files.
         batch_size: nodes of a batch at most; None: as many as have 16 MB of rows, about. Batches
             with many edges have fewer.
         num_neighbors: neighbours to draw for a node in each layer, or a number for each layer, of a
@@ -115,7 +116,8 @@ def embed(
             The graph and the features have budgets of their own. Default: 4 GiB, or half of the
             memory if that is less.
         dtype: ``"float16"``, ``"float32"`` or ``"float64"``: dtype of the output; None: that which
-            the last layer returns.
+            the last layer returns. With ``"bfloat16"`` the output is a native file of rows, as no
+            ``.npy`` holds it, of a typed graph ``out/paper.bin``.
         seed: with ``num_neighbors``, decides which are drawn.
         force: overwrite the output.
         restart: begin anew instead of going on; with ``refresh``, compute all nodes.
@@ -135,7 +137,7 @@ def embed(
             With ``refresh``, an output of other layers, options or another graph, with what
             differs, or of a later commit.
         LayoutError: the graph does not store in-edges; or out-edges, which ``refresh`` needs.
-        UnsupportedError: a dtype that no ``.npy`` file can hold.
+        UnsupportedError: bfloat16 with a ``.npy`` file or ``refresh``.
         DiskFullError, StorageError: the files cannot be written. The work goes on when the call is
             repeated.
         FileChangedError: the graph or the features were written to meanwhile.
@@ -161,9 +163,12 @@ def embed(
     )  # fmt: skip
     columns = edge_columns(schema, names)
     path, force, restart = as_file(out), as_flag(force, "force"), as_flag(restart, "restart")
-    if schema.is_typed == is_npy_name(path):
-        form = "no folder: it gets a file of each type" if schema.is_typed else "no .npy file"
-        raise InvalidArgumentError(f"out = {path!r} is {form}")
+    if schema.is_typed and is_npy_name(path):
+        raise InvalidArgumentError(f"out = {path!r} is no folder: it gets a file of each type")
+    if options.dtype == "bfloat16":
+        _check_bfloat16(path, schema.is_typed, refresh)
+    elif not schema.is_typed and not is_npy_name(path):
+        raise InvalidArgumentError(f"out = {path!r} is no .npy file")
     note = remark or (lambda text: None)
     command = describe_command(functions, graph, at, rows, options, columns)
     if as_flag(refresh, "refresh"):
@@ -180,6 +185,19 @@ def embed(
         outputs = job.run(path, force, restart, note)
     tables = {name: FeatureTable.load(output) for name, output in outputs.items()}
     return tables if schema.is_typed else tables[NODE]
+
+
+def _check_bfloat16(path: str, is_typed: bool, refresh: bool) -> None:
+    """Raise for an output that cannot be bfloat16."""
+    if refresh:
+        raise UnsupportedError(
+            "dtype = 'bfloat16' goes without refresh=True, which keeps .npy files: leave dtype out"
+        )
+    if not is_typed and is_npy_name(path):
+        raise UnsupportedError(
+            f"dtype = 'bfloat16': a .npy file cannot hold it, such as out = {path!r}; with another "
+            "name, such as 'vectors.bin', the output is a native file of rows"
+        )
 
 
 def _flush(graph: Any) -> None:
@@ -307,15 +325,11 @@ def _as_batch_size(value: Any) -> int | None:
     return int(value)
 
 
-def _as_dtype(value: Any) -> np.dtype[Any] | None:
+def _as_dtype(value: Any) -> str | None:
+    """Return the name of a float dtype."""
     if value is None:
         return None
     name = native.DTYPE_NAMES[native.dtype_code(value)]
-    if name == "bfloat16":
-        raise UnsupportedError(
-            "dtype = 'bfloat16': a .npy file cannot hold it; leave dtype out, and "
-            "FeatureTable.load(out).save('vectors.feat', 'bfloat16') makes a native file of it"
-        )
-    if name not in ("float16", "float32", "float64"):
+    if name not in ("float16", "bfloat16", "float32", "float64"):
         raise InvalidArgumentError(f"dtype = {shown(value)} is no float")
-    return np.dtype(name)
+    return name

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
+
 __all__ = ["FiniteWatch"]
 
 Rows = NDArray[Any]
+_LARGEST_BFLOAT16 = float(bfloat16_to_float32(np.array([0x7F7F], np.uint16))[0])
 
 
 class FiniteWatch:
@@ -23,8 +26,9 @@ class FiniteWatch:
         self._saw_nan = self._saw_overflow = False
 
     def stored(
-        self, rows: Rows, dtype: np.dtype[Any], nodes: NDArray[np.int64], label: str
-    ) -> Rows:
+        self, rows: Rows, dtype: np.dtype[Any], nodes: NDArray[np.int64], label: str,
+        is_bfloat16: bool = False,
+    ) -> Rows:  # fmt: skip
         """Return rows as they are stored.
 
         Args:
@@ -32,6 +36,7 @@ class FiniteWatch:
             dtype: dtype of the file.
             nodes: the nodes of the rows.
             label: name of the layer, for messages.
+            is_bfloat16: they are stored as bits of bfloat16, of which ``dtype`` is that of arrays.
         """
         if not rows.size or (rows.dtype == dtype and rows.dtype.kind != "f"):
             return rows.astype(dtype, copy=False)
@@ -48,21 +53,23 @@ class FiniteWatch:
         if rows.dtype == dtype:
             return rows
         with np.errstate(over="ignore"):
-            converted = rows.astype(dtype)
-        largest = np.finfo(dtype).max
+            converted = float32_to_bfloat16(rows) if is_bfloat16 else rows.astype(dtype)
+        largest = _LARGEST_BFLOAT16 if is_bfloat16 else np.finfo(dtype).max
         if not self._saw_overflow and not (-largest <= low and rows.max() <= largest):
-            self._warn_of_overflow(rows, converted, nodes, label)
+            values = bfloat16_to_float32(converted) if is_bfloat16 else converted
+            name = "bfloat16" if is_bfloat16 else dtype.name
+            self._warn_of_overflow(rows, values, nodes, label, name)
         return converted
 
     def _warn_of_overflow(
-        self, rows: Rows, converted: Rows, nodes: NDArray[np.int64], label: str
+        self, rows: Rows, converted: Rows, nodes: NDArray[np.int64], label: str, name: str
     ) -> None:
         is_lost = np.isfinite(rows) & ~np.isfinite(converted)
         if is_lost.any():
             self._saw_overflow = True
             at = _first(is_lost)
-            value, name = rows[at][is_lost[at]].flat[0], converted.dtype.name
-            wider = "float64" if name == "float32" else "float32"
+            value = rows[at][is_lost[at]].flat[0]
+            wider = "float32" if abs(value) <= np.finfo(np.float32).max else "float64"
             warnings.warn(
                 f"{label} returned {value:.7g} for node {nodes[at]}, which is infinite in {name}: "
                 f"take dtype={wider!r}",

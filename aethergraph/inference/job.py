@@ -43,6 +43,7 @@ from aethergraph.errors import (
     StorageError,
 )
 from aethergraph.features.feature_table import FeatureTable
+from aethergraph.features.files import save_rows
 from aethergraph.graph.schema import NODE, Schema
 from aethergraph.inference.batches import (
     AHEAD,
@@ -58,7 +59,7 @@ from aethergraph.inference.batches import (
 )
 from aethergraph.inference.fingerprints import name_of
 from aethergraph.inference.finite import FiniteWatch
-from aethergraph.inference.layer_file import LayerFile
+from aethergraph.inference.layer_file import LayerFile, map_rows
 from aethergraph.inference.table import (
     HASHES,
     Ids,
@@ -113,7 +114,7 @@ class Options(NamedTuple):
 
     fanouts: Sequence[Fanout]
     batch_size: int | None
-    dtype: np.dtype[Any] | None
+    dtype: str | None
     seed: int
     budget: Budget
     until: Until | None = None
@@ -169,6 +170,7 @@ class Embedding:
         self._nodes: Sequence[Mapping[str, Ids]] | None = None  # by layer and type; None: all
         self._forms: list[_Forms] = []
         self._watch = FiniteWatch()
+        self._is_bfloat16 = options.dtype == "bfloat16"  # then bits are in the work files
 
     def run(
         self, out: str, force: bool, restart: bool, remark: Callable[[str], None],
@@ -211,9 +213,9 @@ class Embedding:
         """
         if forms is None:
             forms = self._forms = self._forms or self._try_layers()
-        is_typed = self._schema.is_typed
+        is_typed, suffix = self._schema.is_typed, ".bin" if self._is_bfloat16 else ".npy"
         return {
-            name: os.path.join(out, f"{name_in_files(name)}.npy") if is_typed else out
+            name: os.path.join(out, name_in_files(name) + suffix) if is_typed else out
             for name in forms[-1]
         }
 
@@ -243,10 +245,8 @@ class Embedding:
                 hash_features(rows, f"{path}.tmp", self.show("Reading features", name))
                 os.replace(f"{path}.tmp", path)
         for number in range(state["layer"], len(self._layers)):
-            for name in self._forms[number - 2] if number > 1 and not keeps_all else ():
-                with contextlib.suppress(FileNotFoundError):
-                    # nobody reads it any more
-                    os.unlink(self._path(journal, layer_name(number - 2), name))
+            if not keeps_all:
+                self._remove_layer(journal, number - 2)
             self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
             state = {"rows": 0}
 
@@ -279,7 +279,8 @@ class Embedding:
                 )
             forms.append(form)
             batches = {name: _with_zeros(batch, form) for name, batch in batches.items()}
-        if (dtype := self._options.dtype) is not None:
+        if self._options.dtype is not None:
+            dtype = native.ARRAY_DTYPES[native.DTYPE_CODES[self._options.dtype]]
             forms[-1] = {name: _Form(form.row_shape, dtype) for name, form in forms[-1].items()}
         return forms
 
@@ -388,9 +389,11 @@ class Embedding:
         """Raise DiskFullError if the files of the layers that are left do not fit."""
         layer = state["layer"]
         sizes = [0, *(sum(self._file_bytes(forms).values()) for forms in self._forms)]
+        if self._is_bfloat16:
+            sizes.append(sizes[-1])  # which is copied, not put in place
         pairs = [a + b for a, b in zip(sizes[layer:], sizes[layer + 1 :], strict=False)]
         present = sizes[layer]
-        if pairs:
+        if layer < len(self._layers):
             by_type = self._file_bytes(self._forms[layer])
             for name, size in by_type.items():
                 if name == state.get("type", name):
@@ -448,7 +451,9 @@ class Embedding:
                 result: Any = layer(batch)
                 self._check_rows(number, node_type, result, batch, None if convert else form)
                 seeds = batch.seeds[node_type] if self._schema.is_typed else batch.seeds
-                yield self._watch.stored(result, form.dtype, seeds, label)
+                yield self._watch.stored(
+                    result, form.dtype, seeds, label, convert and self._is_bfloat16
+                )
 
     def show(self, title: str, node_type: str) -> native.Progress:
         """Announce work on the nodes of a type; return its progress function."""
@@ -483,6 +488,12 @@ class Embedding:
                     after = self._state(number, following, 0)
                 self._run_type(journal, number, name, rows, limits[name], begin, after)
                 begin = 0
+
+    def _remove_layer(self, journal: Journal, number: int) -> None:
+        """Delete the files of a layer, if there is one, that nobody reads any more."""
+        for name in self._forms[number] if number >= 0 else ():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path(journal, layer_name(number), name))
 
     def _state(self, number: int, node_type: str, rows: int) -> dict[str, Any]:
         """Return what is recorded of a layer that has so many rows of a type."""
@@ -561,6 +572,8 @@ class Embedding:
 
     def _place(self, journal: Journal, outputs: Mapping[str, str], kept: KeptLayers | None) -> None:
         last = layer_name(len(self._layers) - 1)
+        if self._is_bfloat16:
+            self._remove_layer(journal, len(self._layers) - 2)  # it has room for the copies
         placed = {self._path(journal, last, name): out for name, out in outputs.items()}
         if kept is not None:
             work = [(HASHES, name) for name in self._rows]
@@ -569,7 +582,10 @@ class Embedding:
             placed |= {self._path(journal, *names): kept.file(*names) for names in work}
         with native.FileSet() as files:
             for source, out in placed.items():
-                files.add(PlacedFile(source, out)).finish()
+                if self._is_bfloat16:
+                    self._save_bits(source, out, files)
+                else:
+                    files.add(PlacedFile(source, out)).finish()
             journal.record(**{**journal.state, "placed": True})
             if kept is not None:
                 kept.forget()
@@ -581,6 +597,12 @@ class Embedding:
             ]
             kept.finish_with(self._counts, forms, [*outputs.values()])
         journal.finish([*outputs.values()], {})
+
+    def _save_bits(self, source: str, out: str, files: native.FileSet) -> None:
+        """Write a native file of the bits of bfloat16 in a work file, a piece at a time."""
+        rows = FeatureTable.from_array(map_rows(source), dtype="bfloat16")
+        report = self._show(f"Writing {os.path.basename(out)}", "bytes")
+        save_rows(out, rows, None, report, files)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["ChangedLayerFile", "LayerFile"]
+__all__ = ["ChangedLayerFile", "LayerFile", "map_rows"]
 
 
 class LayerFile:
@@ -153,6 +153,19 @@ class ChangedLayerFile(LayerFile):
         super().sync()
         self._write(self._head, 0)
         super().sync()
+
+
+def map_rows(path: str) -> NDArray[Any]:
+    """Return the rows of a .npy file, mapped.
+
+    Raises:
+        WorkFileError: it cannot be read.
+    """
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise WorkFileError(path, f"cannot be read ({error})") from None
+    return array
 
 
 def _read_form(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:

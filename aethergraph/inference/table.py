@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.journal import (
     Journal,
     changed_inputs,
@@ -41,7 +40,7 @@ from aethergraph.convert.inputs import input_state
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.inference.layer_file import LayerFile
+from aethergraph.inference.layer_file import LayerFile, map_rows
 from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.storage.scratch import storage_error
 
@@ -205,12 +204,7 @@ class KeptLayers(Journal):
         Raises:
             WorkFileError: it cannot be read.
         """
-        path = self.file(name, node_type)
-        try:
-            array: NDArray[Any] = np.load(path, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise WorkFileError(path, f"cannot be read ({error})") from None
-        return array
+        return map_rows(self.file(name, node_type))
 
     def _save(self, path: str, array: NDArray[Any]) -> None:
         """Write a small array to a file of the folder, durably and at once or not at all."""

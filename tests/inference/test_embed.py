@@ -228,6 +228,22 @@ def test_dtype_of_the_output_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table.array, wanted.astype(np.float16), strict=True)
 
 
+def test_bfloat16_is_a_native_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that are rounded as FeatureTable.save() does, also where work went on."""
+    layer, out = Total(), tmp_path / "h.bin"
+    exact = embed([layer, layer], GRAPH, X / 7, tmp_path / "h.npy")
+    exact.save(tmp_path / "wanted.bin", "bfloat16")
+    options: dict[str, Any] = {"features": X / 7, "dtype": "bfloat16", "batch_size": 70}
+    for number in (2, 5, 6):  # in each layer, and behind the last
+        interrupt(monkeypatch, out, number, **options, layers=[layer, layer])
+        assert not out.exists()
+        table = embed([layer, layer], GRAPH, out=out, **options)
+        assert table.dtype_name == "bfloat16"
+        assert out.read_bytes() == (tmp_path / "wanted.bin").read_bytes()
+        assert sorted(os.listdir(tmp_path)) == ["h.bin", "h.npy", "wanted.bin"]
+        out.unlink()
+
+
 def test_numbers_that_are_none_are_told_where_they_first_come_up(tmp_path: Path) -> None:
     def none(batch: Batch) -> Rows:
         rows = np.zeros((batch.batch_size, 2, 2), np.float32)
@@ -242,12 +258,13 @@ def test_numbers_that_are_none_are_told_where_they_first_come_up(tmp_path: Path)
 
     calls = 0
 
-    def run(layers: list[Any], dtype: str) -> list[str]:
+    def run(layers: list[Any], dtype: str, suffix: str = "npy") -> list[str]:
         nonlocal calls
         calls += 1
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            embed(layers, GRAPH, X, tmp_path / f"{calls}.npy", dtype=dtype, batch_size=50)
+            out = tmp_path / f"{calls}.{suffix}"
+            embed(layers, GRAPH, X, out, dtype=dtype, batch_size=50)
         return [str(warning.message) for warning in caught]
 
     (message,) = run([none, none], "float16")
@@ -257,6 +274,9 @@ def test_numbers_that_are_none_are_told_where_they_first_come_up(tmp_path: Path)
         f"layers[1] ({large.__qualname__}) returned -123456 for node 55, which is infinite in "
         "float16: take dtype='float32'"
     )
+    assert run([Total(), large], "bfloat16", "bin") == []
+    (message,) = run([Total(), lambda batch: large(batch) * 1e300], "bfloat16", "bin")
+    assert message.endswith(" which is infinite in bfloat16: take dtype='float64'")
     stored = np.load(tmp_path / "2.npy")
     assert np.flatnonzero(np.isinf(stored)).tolist() == [33, 55, 66]
     assert run([Total(), large], "float32") == []
@@ -732,7 +752,10 @@ def wide(batch: Batch) -> Any:
          "num_neighbors has 1 numbers, but there are 2 layers"),
         ({"num_neighbors": -2}, InvalidArgumentError, "num_neighbors"),
         ({"edge_attrs": "w"}, InvalidArgumentError, "edge_attrs: 'w' does not exist"),
-        ({"dtype": "bfloat16"}, UnsupportedError, "a .npy file cannot hold it; leave dtype out"),
+        ({"dtype": "bfloat16"}, UnsupportedError,
+         r"a .npy file cannot hold it, such as out = '.*h\.npy'; with another name"),
+        ({"dtype": "bfloat16", "refresh": True}, UnsupportedError,
+         "dtype = 'bfloat16' goes without refresh=True, which keeps .npy files"),
         ({"dtype": "int8"}, InvalidArgumentError, "dtype = 'int8' is no float"),
     ],
 )  # fmt: skip

@@ -337,6 +337,14 @@ def test_dtype_of_the_outputs_alone(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tables[name].array, rows.astype(np.float16), strict=True)
 
 
+def test_outputs_of_bfloat16(tmp_path: Path) -> None:
+    tables = embed(LAYERS, GRAPH, X, tmp_path / "h", dtype="bfloat16")
+    assert sorted(os.listdir(tmp_path / "h")) == sorted(f"{name}.bin" for name in WANTED)
+    for name, rows in WANTED.items():
+        stored = tables[name].gather([2, 1], dtype="float32")
+        np.testing.assert_allclose(stored, rows[[2, 1]], rtol=1 / 256)
+
+
 def test_names_of_types_that_no_file_can_have(tmp_path: Path) -> None:
     graph = HeteroGraph.from_edges({("a/b", "to", "100%"): ([0, 1], [1, 1])}, {"a/b": 2, "100%": 2})
     x = integers(graph.num_nodes)
