@@ -15,6 +15,7 @@ from aethergraph.cli import (
     export,
     ingest,
     inspect,
+    nearest,
     reorder,
     replay,
     serve,
@@ -59,6 +60,7 @@ app.command("tables")(tables.tables_command)
 app.command("reorder")(reorder.reorder_command)
 app.command("embed")(embed.embed_command)
 app.command("export")(export.export_command)
+app.command("nearest")(nearest.nearest_command)
 app.command("ingest")(ingest.ingest_command)
 app.command("serve")(serve.serve_command)
 app.command("replay")(replay.replay_command)

@@ -22,7 +22,7 @@ from aethergraph.features.feature_table import FeatureTable
 from aethergraph.ids import IdMap
 from aethergraph.storage.live_directory import is_live_directory
 
-__all__ = ["export_command"]
+__all__ = ["export_command", "keys_of"]
 
 
 @command
@@ -70,7 +70,7 @@ def export_command(
     check_readable(rows)
     with (
         FeatureTable.load(rows) as table,
-        _keys(ids, commit, node_type, rows) as keys,
+        keys_of(ids, commit, node_type, rows) as keys,
         Stages() as stages,
     ):
         progress = stages("Writing", "rows")
@@ -80,7 +80,7 @@ def export_command(
 
 
 @contextmanager
-def _keys(
+def keys_of(
     path: Path | None, commit: int | None, node_type: str | None, rows: Path
 ) -> Iterator[Any]:
     """Yield what has the keys of nodes; None without a path.

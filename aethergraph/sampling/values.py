@@ -136,9 +136,9 @@ def choose_times(graph: AnyGraph | None, names: Collection[str], reason: str) ->
     Raises:
         InvalidArgumentError: there are none, or of both nodes and edges.
     """
-    said = None if graph is None else getattr(graph, "time_attr", None)
-    if said is not None or len(names) == 1:
-        return str(said or next(iter(names)))
+    name = None if graph is None else getattr(graph, "time_attr", None)
+    if name is not None or len(names) == 1:
+        return str(name or next(iter(names)))
     if names and graph is not None and _lists_are_by_edges(graph):
         raise InvalidArgumentError(
             f"{reason}, and there are times of edges and of nodes: lists of a live graph are in "

@@ -37,6 +37,20 @@ def test_keys_of_maps_and_graphs(folder: Path) -> None:
     assert "rows has 3 rows, but ids has 4 keys" in told
 
 
+def test_nearest(folder: Path) -> None:
+    np.save("h.npy", np.array([[1, 0], [0, 3], [4, 1]]))
+    near = f"{4 / np.hypot(4, 1):.4f}"
+    done = ae("nearest", "h.npy", "ann", "bob", "--ids", "friends.aeg", "-k", 2)
+    assert done.stdout.splitlines() == [
+        "ann\tann\t1.0000", f"ann\tcy\t{near}", "bob\tbob\t1.0000",
+        f"bob\tcy\t{1 / np.hypot(4, 1):.4f}",
+    ]  # fmt: skip
+    assert ae("nearest", "h.npy", "0", "--dot", "-k", 1).stdout == "0\t2\t4.0000\n"
+    told = said("nearest", "h.npy", "ann", code=2)
+    assert "KEYS: invalid literal for int() with base 10: 'ann': give numbers of nodes, or" in told
+    assert "'eve'" in said("nearest", "h.npy", "eve", "--ids", "friends.aeg", code=1)
+
+
 def test_a_type_of_many(folder: Path) -> None:
     """Files that embed has written are called after their type."""
     Path("people.csv").write_text("id,town\nann,x/1\nbob,y\n")
