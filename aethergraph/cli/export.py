@@ -1,4 +1,4 @@
-"""``aethergraph export``: writes rows of nodes with their keys as Parquet or Arrow."""
+"""``aethergraph export``: writes rows of nodes with their keys as Parquet, Arrow or Lance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ __all__ = ["export_command", "keys_of"]
 @command
 def export_command(
     rows: Annotated[Path, typer.Argument(help="File of rows, a row per node: .npy or native.")],
-    output: Annotated[Path, typer.Argument(help="File to write: .parquet, .arrow or .feather.")],
+    output: Annotated[
+        Path, typer.Argument(help="File to write: .parquet, .arrow, .feather or .lance.")
+    ],
     ids: Annotated[
         Path | None,
         typer.Option(
@@ -75,8 +77,13 @@ def export_command(
     ):
         progress = stages("Writing", "rows")
         export(table, output, ids=keys, key=key, column=column, force=force, progress=progress)
-        text = f"{output}: {table.num_rows:,} rows, {size(os.path.getsize(output))}"
+        text = f"{output}: {table.num_rows:,} rows, {size(_bytes_of(output))}"
     stdout().print(f"{text}, {duration(perf_counter() - began)}", markup=False, soft_wrap=True)
+
+
+def _bytes_of(path: Path) -> int:
+    """Return the bytes of a file, or of the files in a folder."""
+    return sum(os.path.getsize(file) for file in [path, *path.rglob("*")] if file.is_file())
 
 
 @contextmanager

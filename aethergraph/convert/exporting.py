@@ -1,4 +1,4 @@
-"""export: rows of nodes as a table of Parquet or Arrow, with their keys.
+"""export: rows of nodes as a table of Parquet, Arrow or Lance, with their keys.
 
 ::
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text, shown
 from aethergraph.convert.arguments import as_file
+from aethergraph.convert.lance_dataset import check_lance, write_lance
 from aethergraph.convert.outputs import check_outputs
 from aethergraph.convert.readers.base import PathLike, require_pyarrow
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -33,7 +34,7 @@ __all__ = ["export"]
 
 #: Bytes of the vectors of a batch, about, and rows of it at most.
 _BATCH_BYTES, _MOST_ROWS = 32 << 20, 1 << 17
-_FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+_FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc", ".lance": "lance"}
 
 
 def export(
@@ -46,7 +47,7 @@ def export(
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write rows of nodes, such as vectors, into a Parquet or Arrow file, with the nodes' keys.
+    """Write rows of nodes, such as vectors, into a table for other programs, with the nodes' keys.
 
     ::
 
@@ -59,18 +60,18 @@ def export(
     Args:
         rows: the rows, in the order of the ids.
         output: the file to write: ``.parquet``, or ``.arrow`` or ``.feather`` for Arrow's own
-            format. It appears complete, or not at all.
+            format; or ``.lance``, a dataset of Lance, a folder. It appears complete, or not at all.
         ids: keys of the nodes, as ``graph.ids`` or ``typed.ids["user"]`` has them; None: the ids
             themselves are written.
         key: name of the column of keys; None: ``"key"``, without ``ids`` ``"node"``. Keys of
             several columns have several, ``key_0``, ``key_1``... UUIDs are text.
         column: name of the column of rows.
-        force: overwrite the output.
+        force: overwrite the output; a dataset of Lance gets a new version.
         progress: called with (rows done, all rows).
 
     Raises:
         InvalidArgumentError: a bad argument; as many keys as rows are needed.
-        UnsupportedError: pyarrow is not installed, or too old for float16 in Parquet.
+        UnsupportedError: pyarrow or Lance is not installed, or too old for float16 in Parquet.
         DiskFullError, StorageError: the file exists, or cannot be written.
     """
     source = as_row_source(rows, "rows")
@@ -78,7 +79,7 @@ def export(
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _FORMATS:
         raise InvalidArgumentError(
-            f"output = {path!r} ends neither in .parquet nor in .arrow or .feather"
+            f"output = {path!r} ends neither in .parquet nor in .arrow, .feather or .lance"
         )
     if 0 in source.row_shape:
         raise InvalidArgumentError(f"rows has rows of shape {source.row_shape}, without a number")
@@ -91,7 +92,11 @@ def export(
     if column in names:
         raise InvalidArgumentError(f"column = {column!r} is the name of the keys, too")
     require_pyarrow("Parquet and Arrow files need", "")
-    check_outputs([path], [name for name in (source.path,) if name], force)
+    form, inputs = _FORMATS[suffix], [name for name in (source.path,) if name]
+    if form == "lance":
+        check_lance(path, inputs, force)
+    else:
+        check_outputs([path], inputs, force)
     import pyarrow as pa
 
     dtype = source.dtype_name.replace("bfloat16", "float32")
@@ -102,17 +107,24 @@ def export(
     ])  # fmt: skip
     row_bytes = np.dtype(dtype).itemsize * int(np.prod(source.row_shape, dtype=np.int64))
     step = min(_MOST_ROWS, max(1, _BATCH_BYTES // row_bytes))
-    with (
-        native.NativeReplacement(path) as file,
-        _open_writer(_FORMATS[suffix], file, schema, names) as writer,
-    ):
+
+    def batches() -> Iterator[pa.RecordBatch]:
         for begin in range(0, count, step):
             nodes = np.arange(begin, min(begin + step, count))
             vectors = _vectors(source.gather(nodes, dtype=dtype), types[-1])
-            columns = [*_key_columns(nodes, ids), vectors]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            yield pa.RecordBatch.from_arrays([*_key_columns(nodes, ids), vectors], schema=schema)
             if progress is not None:
                 progress(begin + len(nodes), count)
+
+    if form == "lance":
+        write_lance(path, schema, batches())
+        return
+    with (
+        native.NativeReplacement(path) as file,
+        _open_writer(form, file, schema, names) as writer,
+    ):
+        for batch in batches():
+            writer.write_batch(batch)
 
 
 def _type_of(dtype: str, row_shape: tuple[int, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -28,6 +29,45 @@ def read(path: Path) -> pa.Table:
         return pq.read_table(path)
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all()
+
+
+def test_a_dataset_of_lance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is whole or not there; where there is one, the next is a version of it."""
+    lance = pytest.importorskip("lance", reason="pip install pylance")
+    monkeypatch.setattr("aethergraph.convert.exporting._MOST_ROWS", 4)
+    ids = IdMap.build(tmp_path / "n.ids", [[f"n{at}" for at in range(9)]], "str")
+    rows = np.arange(27, dtype=np.float32).reshape(9, 3)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(rows, tmp_path / "h.lance", ids=ids, progress=stop)
+    assert os.listdir(tmp_path) == ["n.ids"]
+    for factor, force in ((1, False), (2, True)):
+        export(rows * factor, tmp_path / "h.lance", ids=ids, force=force)
+        table = lance.dataset(tmp_path / "h.lance").to_table()
+        assert table["key"].to_pylist() == [f"n{at}" for at in range(9)]
+        assert table["vector"].to_pylist() == (rows * factor).tolist()
+    with pytest.raises(KeyboardInterrupt):
+        export(rows, tmp_path / "h.lance", ids=ids, progress=stop, force=True)
+    assert lance.dataset(tmp_path / "h.lance").to_table() == table
+    assert sorted(os.listdir(tmp_path)) == ["h.lance", "n.ids"]
+    with pytest.raises(
+        StorageError, match=r"h\.lance: exists already; force=True makes a new vers"
+    ):
+        export(rows, tmp_path / "h.lance")
+    (tmp_path / "x.lance").touch()
+    with pytest.raises(StorageError, match=r"x\.lance: is no dataset of Lance: delete it, or give"):
+        export(rows, tmp_path / "x.lance", force=True)
+    with pytest.raises(StorageError, match="the folder .*none does not exist"):
+        export(rows, tmp_path / "none" / "x.lance")
+
+
+def test_lance_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lance", None)
+    with pytest.raises(UnsupportedError, match=r"h\.lance needs Lance: pip install pylance \("):
+        export(np.ones((2, 3)), tmp_path / "h.lance")
 
 
 KEYS: dict[str, Any] = {
