@@ -21,6 +21,7 @@ from torch_geometric.nn import GraphSAGE
 
 from aethergraph import FeatureTable, Graph
 from aethergraph.ids import IdMap
+from aethergraph.inference import VectorIndex
 from aethergraph.pyg import NeighborLoader, embed
 
 CLASSES = 6
@@ -58,11 +59,10 @@ def train(model: torch.nn.Module, graph: Graph, epochs: int) -> None:
 
 def recommend(vectors: FeatureTable, ids: IdMap, person: str, count: int = 5) -> list[str]:
     """Return the keys of the items whose vectors are most like that of a person."""
-    query = unit(vectors.gather(ids.lookup([person])))[0]
-    first, step = len(vectors) // 2, 1 << 16  # some rows at a time
-    starts = range(first, len(vectors), step)
-    scores = [unit(vectors[start : start + step]) @ query for start in starts]
-    return ids.keys(first + torch.cat(scores).topk(count).indices.numpy())
+    first = len(vectors) // 2  # behind the people
+    items = VectorIndex(vectors.array[first:])
+    nearest, _ = items.search(vectors=vectors.gather(ids.lookup([person])), k=count)
+    return ids.keys(first + nearest[0])
 
 
 def unit(rows: np.ndarray) -> torch.Tensor:

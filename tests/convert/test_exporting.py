@@ -60,7 +60,7 @@ def test_a_dataset_of_lance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "x.lance").touch()
     with pytest.raises(StorageError, match=r"x\.lance: is no dataset of Lance: delete it, or give"):
         export(rows, tmp_path / "x.lance", force=True)
-    with pytest.raises(StorageError, match="the folder .*none does not exist"):
+    with pytest.raises(StorageError, match=r"the folder .*none does not exist"):
         export(rows, tmp_path / "none" / "x.lance")
 
 

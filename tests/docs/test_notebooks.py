@@ -22,6 +22,7 @@ NEEDED = {
     "tables_to_a_model": "torch_geometric",
     "live_graph_from_a_stream": "torch_geometric",
     "links_in_time": "torch_geometric",
+    "vector_of_every_node": "torch_geometric",
     "training_with_dgl": "dgl",
     "store_of_your_own": "torch_geometric",
 }
