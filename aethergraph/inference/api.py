@@ -312,8 +312,9 @@ def _as_until(value: Any, time_attr: str | None, schema: Schema) -> Until | None
         time_attr = choose_times(schema.graph, own_times(schema), f"until = {value}")
     plan = make_plan(schema, lists_of(schema.edge_types), times=Times(time_attr))
     assert plan.times_dtype is not None
-    (time,) = as_seed_times([value], 1, "until", plan.time_unit, plan.times_dtype)
+    values: Any = [value]
     unit = plan.time_unit
+    (time,) = as_seed_times(values, 1, "until", unit, plan.times_dtype)
     return Until(time_attr, time if unit is None else datetime_of(int(time), unit))
 
 
