@@ -81,6 +81,6 @@ def write_lance(path: str, schema: Any, batches: Iterator[Any]) -> None:
 def _named(error: OSError, path: str) -> StorageError:
     """Return the error for what Lance says, which has the number of an error in its text."""
     number = re.search(r"\(os error (\d+)\)", str(error))
-    if error.errno is None and number is None:
-        return StorageError(errno.EIO, f"cannot write {path}: {error}", path)
-    return storage_error(OSError(error.errno or int(number[1] if number else 0), ""), path)
+    if number is not None:
+        return storage_error(OSError(int(number[1]), ""), path)
+    return StorageError(error.errno or errno.EIO, f"cannot write {path}: {error}", path)

@@ -132,9 +132,10 @@ class VectorIndex:
 
     def _as_vectors(self, vectors: ArrayLike) -> Scores:
         array, width = np.asarray(vectors), self._source.row_shape[0]
-        if array.ndim != 2 or array.shape[1] != width:
+        if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iuf":
             raise InvalidArgumentError(
-                f"vectors has shape {array.shape}: give rows of {width} numbers, (n, {width})"
+                f"vectors has shape {array.shape} of {array.dtype}: give rows of {width} numbers, "
+                f"(n, {width})"
             )
         return np.ascontiguousarray(array, np.float32)
 

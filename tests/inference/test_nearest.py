@@ -86,7 +86,8 @@ def test_keys(tmp_path: Path) -> None:
         ({}, {}, "give keys or vectors, one of them"),
         ({}, {"keys": [1], "vectors": ROWS[:1]}, "give keys or vectors, one of them"),
         ({}, {"keys": [1], "k": 0}, "k = 0 is not at least 1"),
-        ({}, {"vectors": ROWS[0]}, "vectors has shape (16,): give rows of 16 numbers, (n, 16)"),
+        ({}, {"vectors": ROWS[0]}, "vectors has shape (16,) of float32: give rows of 16 numbers"),
+        ({}, {"vectors": [["a"] * 16]}, "vectors has shape (1, 16) of <U1: give rows of 16 num"),
     ],
 )
 def test_bad_arguments_are_named(
