@@ -290,7 +290,7 @@ def test_many_types(typed: Path, python: WarmPython) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     first, second = done.stdout.splitlines()
     assert first == "out/a=b.npy: 3 vectors of 1 int64, 152 B"
-    assert re.fullmatch(r"out/c%2Fd\.npy: 2 vectors of 1 int64, 144 B, 0\.\d s", second)
+    assert re.fullmatch(r"out/c%2Fd\.npy: 2 vectors of 1 int64, 144 B, \d+\.\d s", second)
     assert np.load("out/a=b.npy").tolist() == [[30], [60], [92]]
     assert np.load("out/c%2Fd.npy").tolist() == [[33], [26]]
     for args, message in (
