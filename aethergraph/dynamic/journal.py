@@ -381,7 +381,8 @@ class Journal(LogReader):
         self._note(_KEYS, header, *sizes, block.data)
 
     def _note(self, kind: int, header: dict[str, Any], *arrays: NDArray[Any]) -> None:
-        self._store.live.note(kind, _pack(header, *arrays))
+        store = self._store
+        store.change_lists(store.live.note, kind, _pack(header, *arrays))
 
     # ---- base --------------------------------------------------------------------------------
 

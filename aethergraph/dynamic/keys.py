@@ -26,7 +26,6 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
 from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
-from aethergraph.dynamic.transaction import undoing
 from aethergraph.errors import LimitError, OutOfRangeError, StorageError
 from aethergraph.graph.beside import check_made_with, fingerprint_of
 from aethergraph.graph.id_files import IdFiles, ids_path
@@ -347,7 +346,6 @@ class LiveIds(NodeIds):
     def __init__(self, store: LiveStore, node_type: str) -> None:
         super().__init__(store, node_type, None)
 
-    @undoing
     def add(self, keys: Any, **attrs: ArrayLike) -> Ids:
         """Return the id of the node of each key; add nodes for keys that have none.
 

@@ -15,7 +15,6 @@ from aethergraph._tracepoints import stage
 from aethergraph.dynamic.following import Following
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.dynamic.transaction import undoing
 from aethergraph.dynamic.watermarks import cap_times, is_kept
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
@@ -214,7 +213,6 @@ class LiveGraph:
             self._store.live.drop_former()
         return path
 
-    @undoing
     def set_offset(self, source: str, partition: int, following: int) -> None:
         """Keep the number of the next record of a stream, in the same commit as its edges.
 
@@ -255,7 +253,6 @@ class LiveGraph:
 
     # ---- event time --------------------------------------------------------------------------
 
-    @undoing
     def set_watermark(self, source: str, time: int) -> None:
         """Say that no record of a stream is expected to be older than a time, in the open commit.
 

@@ -246,42 +246,40 @@ class GrowingRows:
         self,
         ids: Ids,
         rows: NDArray[Any],
-        commit: int,
-        undo: list[Callable[[], None]],
-        *,
-        hidden: bool = False,
-    ) -> Callable[[], None]:
+        commit: int | None,
+        undo: list[Callable[[int], None]],
+    ) -> Callable[[int], None]:
         """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
 
         Args:
             ids: the rows.
             rows: what they become.
-            commit: number of the commit.
-            undo: gets a function that takes the change back, to be called for the last change
-                first, whether :meth:`change` has returned or not.
-            hidden: nobody sees them before the change is shown.
+            commit: number of the commit; None: nobody sees them before the change is shown.
+            undo: gets a function that takes the change back, given the number of the last commit;
+                to be called for the last change first, whether :meth:`change` has returned or not.
 
         Returns:
-            A function that shows the change.
+            A function that shows the change to readers of the commit whose number it is given.
 
         Raises:
             HeldVersionsError: too many versions are still being read.
         """
         slots = self._take(len(ids))
         self._rows[slots] = rows
-        self._commit[slots] = _HIDDEN if hidden else commit
+        self._commit[slots] = _HIDDEN if commit is None else commit
         before = self._slot[ids]
         self._before[slots] = before
-        superseded = _Superseded(commit, before[before != 0])
+        superseded = _Superseded(_HIDDEN if commit is None else commit, before[before != 0])
 
-        def show() -> None:
+        def show(commit: int) -> None:
+            superseded.commit = commit
             self._commit[slots] = commit
 
-        def take_back() -> None:
+        def take_back(last_commit: int) -> None:
             self._slot[ids] = before
-            # In place of theirs. Readers may be on their way through them, also those of the
-            # commit, whose number the undone transaction has used up.
-            superseded.slots, superseded.commit = slots, commit + 1
+            # In place of theirs. Readers may be on their way through them, also those of the next
+            # commit, whose number the undone transaction uses up.
+            superseded.slots, superseded.commit = slots, last_commit + 2
 
         # First: Ctrl-C behind the next lines would leave versions linked that are used again.
         undo.append(take_back)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -35,7 +36,7 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.node_times import NODE_TIME, RESERVED
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState
-from aethergraph.dynamic.transaction import Transaction, undoing
+from aethergraph.dynamic.transaction import Mark, SingleEdges, Transaction
 from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
     AbsentError,
@@ -55,6 +56,8 @@ Ids = NDArray[np.int64]
 _insert_plain = native.insert_plain  # looked up once
 #: Weights up to it are integers that float32 holds, or fractions.
 _MOST_WEIGHT = 1 << 24
+#: Errors that come before a change of the lists, or from the native graph, which has undone it.
+_OF_ARGUMENTS = (AetherError, TypeError, OverflowError)
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
 #: Time between looks for snapshots from before a merge, which memory waits for.
@@ -98,7 +101,7 @@ class LiveStore(LiveState):
         with self.writing():
             if self._open is not None:
                 raise InvalidArgumentError("a transaction is open in this thread already")
-            with self._changing() as opened:
+            with self._committing(goes_on=True) as opened:
                 yield
                 opened.check()
 
@@ -123,27 +126,83 @@ class LiveStore(LiveState):
 
     @contextmanager
     def _changing(self) -> Iterator[Transaction]:
-        """Begin a commit unless one is open; end it with the block, undo all after an exception."""
-        if self._open is not None:
-            self._open.check()
-            with self._undoing(self._open):
-                yield self._open
+        """Change something in a ``with`` block: as a commit, or a call of the open transaction.
+
+        After an exception nothing of the block has happened.
+        """
+        opened = self._open
+        if opened is None:
+            with self._committing(goes_on=False) as opened:
+                yield opened
             return
-        last = self.live.last_commit
-        opened = self._open = Transaction(last)
+        opened.check()
+        if opened.is_calling or not opened.goes_on:  # a part of another change
+            yield opened
+            return
+        mark = opened.mark()
+        try:
+            opened.is_calling = True
+            yield opened
+        except BaseException as error:
+            self._undo_call(opened, mark, error)
+            raise
+        finally:
+            opened.is_calling = False
+
+    @contextmanager
+    def _committing(self, goes_on: bool) -> Iterator[Transaction]:
+        """Begin a commit, and end it with the block; undo all after an exception."""
+        opened = self._open = Transaction(self.live.last_commit, goes_on)
         try:
             with stage("transaction"), self._undoing(opened):
                 self.live.begin()
                 yield opened
                 with stage("commit"):
                     for show in opened.show:
-                        show()
+                        show(self.live.last_commit + 1)
                     opened.is_ending = True
                     self.live.commit()
                 self._end_commit(opened)
         finally:
             self._open = None
             self._reclaim()
+
+    def change_lists(self, change: Callable[..., Any], *args: Any) -> Any:
+        """Return ``change(*args)``, a call of the native graph, to be made again if need be."""
+        value, opened = change(*args), self._open
+        if opened is not None and opened.goes_on:
+            kept = (arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args)
+            opened.calls.append(partial(change, *kept))
+        return value
+
+    def _undo_call(
+        self, opened: Transaction, mark: Mark, error: BaseException, has_changed: bool = False
+    ) -> None:
+        """Undo a call of the open transaction, what came after a mark; all where that fails, too.
+
+        Args:
+            opened: the transaction.
+            mark: where it was before the call.
+            error: what the call has raised.
+            has_changed: the call is known to have changed the lists.
+        """
+        if opened.failure is not None or not self.is_writer:
+            return
+        try:
+            is_undone = self.live.last_commit > opened.begun  # by the native graph, which failed
+            has_changed |= opened.take_back(mark, self.live.last_commit)
+            has_changed |= not isinstance(error, _OF_ARGUMENTS)  # Ctrl-C may come behind a change
+            if has_changed and not is_undone:
+                self.live.abort()
+            if has_changed or is_undone:
+                self.live.begin()
+                opened.begun = self.live.last_commit
+                for call in opened.calls:
+                    call.insert(self.live) if isinstance(call, SingleEdges) else call()
+        except BaseException as failure:
+            self._undo(opened, failure)
+            if not isinstance(failure, AetherError):
+                raise
 
     @contextmanager
     def _undoing(self, opened: Transaction) -> Iterator[None]:
@@ -153,12 +212,6 @@ class LiveStore(LiveState):
         except BaseException as error:
             self._undo(opened, error)
             raise
-
-    def undo_open(self, error: BaseException) -> None:
-        """Undo the transaction that the caller has open, if any, since a change has failed."""
-        with suppress(InvalidArgumentError):  # it is that of another coroutine
-            if self._open is not None and self.has_turn:
-                self._undo(self._open, error)
 
     def _undo(self, opened: Transaction, error: BaseException) -> None:
         # A child that was forked inside of the block leaves its parent's rows alone.
@@ -170,7 +223,7 @@ class LiveStore(LiveState):
             return
         opened.failure = error
         for undo in reversed(opened.undo):
-            undo()
+            undo(self.live.last_commit)
         with suppress(AetherError):  # the failure has undone the native part already
             self.live.abort()
 
@@ -178,7 +231,7 @@ class LiveStore(LiveState):
         """Do what follows a commit that can be seen; perhaps again, after Ctrl-C in it."""
         if opened.offsets:
             # Another object in one step: other threads may be going through the former one.
-            self.offsets = {**self.offsets, **opened.offsets}
+            self.offsets = {**self.offsets, **dict(opened.offsets)}
         for call in opened.after:
             call()
 
@@ -212,7 +265,7 @@ class LiveStore(LiveState):
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
         if type(src) is not int or type(dst) is not int:
-            src, dst = self._read_ends(src, dst)  # cffi takes a numpy 3.7 for 3
+            src, dst = one_id(src, "src"), one_id(dst, "dst")  # cffi takes a numpy 3.7 for 3
         plain = attrs is None and weight is None and time is None and kind.is_plain
         if plain and self._turn is None and self.is_writer:
             lock = self._lock
@@ -231,10 +284,6 @@ class LiveStore(LiveState):
             finally:
                 lock.release()
         return self._insert_any(kind, src, dst, time, weight, attrs)
-
-    @undoing
-    def _read_ends(self, src: Any, dst: Any) -> tuple[int, int]:
-        return one_id(src, "src"), one_id(dst, "dst")
 
     def _insert_any(
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
@@ -267,7 +316,6 @@ class LiveStore(LiveState):
                     lock.release()
         return self._insert_alone(kind, src, dst, time, weight, attrs)
 
-    @undoing
     def _insert_alone(
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
     ) -> int:
@@ -285,15 +333,20 @@ class LiveStore(LiveState):
     def _insert_into(
         self, opened: Transaction, kind: EdgeKind, src: int, dst: int, time: Any, weight: Any
     ) -> int:
-        """Insert an edge with plain values into the open transaction, which a failure undoes."""
+        """Insert an edge with plain values into the open transaction."""
         opened.check()
+        singles = opened.singles(kind)
+        size = len(singles.content)
         try:
             edge = self.live.insert_one(kind.number, src, dst, time or 0, weight or 0.0)
+            singles.add(src, dst, time or 0, weight or 0.0)
             if not kind.is_plain:
                 self._put_values(kind, edge, time, weight)
             return edge
-        except AetherError as error:
-            self._undo(opened, error)
+        except BaseException as error:
+            has_changed = len(singles.content) > size
+            del singles.content[size:]
+            self._undo_call(opened, opened.mark(), error, has_changed)
             raise
 
     def _put_values(self, kind: EdgeKind, edge: int, time: Any, weight: Any) -> None:
@@ -303,7 +356,6 @@ class LiveStore(LiveState):
         if time is not None:
             kind.values["edge_time"].put_one(edge, time)
 
-    @undoing
     def insert(
         self,
         kind: EdgeKind,
@@ -334,7 +386,9 @@ class LiveStore(LiveState):
                 with stage("commit"):
                     return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():
-                ids, inserted = self.live.insert(kind.number, source, target, times, weights)
+                ids, inserted = self.change_lists(
+                    self.live.insert, kind.number, source, target, times, weights
+                )
                 if inserted:
                     self._put_rows(kind, ids, inserted, rows)
                 return ids
@@ -355,7 +409,6 @@ class LiveStore(LiveState):
             if self.journal is not None and name in kind.attrs:
                 self.journal.log_edge_rows(kind, name, begin, values[first])
 
-    @undoing
     def delete(
         self, kind: EdgeKind, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None
     ) -> int:
@@ -368,11 +421,10 @@ class LiveStore(LiveState):
                     f"src has {len(source)} ids, but {name} has {len(values)}"
                 )
         with self.writing(), self._changing():
-            return self.live.delete(kind.number, source, target, ids)
+            return self.change_lists(self.live.delete, kind.number, source, target, ids)
 
     # ---- nodes -------------------------------------------------------------------------------
 
-    @undoing
     def add_nodes(self, node_type: str, count: int, attrs: Mapping[str, ArrayLike]) -> Ids:
         """Add nodes with their rows; return their ids."""
         if node_type in self.keys:
@@ -405,7 +457,8 @@ class LiveStore(LiveState):
             for kind in self.kinds.values():
                 ends = [end == node_type for end in (kind.name[0], kind.name[2])]
                 if any(ends):
-                    self.live.add_nodes(kind.number, *(number * is_end for is_end in ends))
+                    counts = (number * is_end for is_end in ends)
+                    self.change_lists(self.live.add_nodes, kind.number, *counts)
             opened.added[node_type] += number
             ids[:1], ids[1:] = begin, 1
             return np.cumsum(ids, out=ids)
@@ -445,7 +498,6 @@ class LiveStore(LiveState):
             )
         return self.keys[node_type]
 
-    @undoing
     def add_keys(
         self,
         node_type: str,
@@ -467,7 +519,7 @@ class LiveStore(LiveState):
         with self.writing(), self._changing() as opened:
             before, begin = keys.tiers, self._count_now(node_type)
             # First: Ctrl-C behind the change would leave keys in the index that no node has.
-            opened.undo.append(lambda: setattr(keys, "tiers", before))
+            opened.undo.append(lambda _: setattr(keys, "tiers", before))
             added = keys.add(block, begin)
             count = len(added.new)
             if NODE_TIME in rows:
@@ -497,7 +549,6 @@ class LiveStore(LiveState):
         last = self.count_nodes(node_type, self.live.take_last())
         return last + (0 if self._open is None else self._open.added[node_type])
 
-    @undoing
     def update_nodes(
         self,
         node_type: str,
@@ -537,18 +588,15 @@ class LiveStore(LiveState):
                 )  # fmt: skip
             for name in attrs.keys() - kept_attrs.keys():
                 sources[name].put_many(nodes, attrs[name], versions)
-            commit = self.live.take_last().commit + 1
             for name, values in rows.items():
                 if tables[name].num_free < len(last):
                     self.live.reclaim()  # readers that have ended or are overdue keep nothing
                     tables[name].reclaim(self.live.count().oldest_commit)
-                opened.show.append(
-                    tables[name].change(nodes[last], values[last], commit, opened.undo, hidden=True)
-                )
+                show = tables[name].change(nodes[last], values[last], None, opened.undo)
+                opened.show.append(show)
                 if self.journal is not None:
                     self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 
-    @undoing
     def begin_rows(
         self, node_type: str, name: str, value: FeatureSource | ArrayLike | None
     ) -> None:
@@ -645,7 +693,7 @@ class LiveStore(LiveState):
         """Note the number of the next record of a stream, in the commit of those before it."""
         place, number = (source, partition), as_count(following, "following")
         with self.writing(), self._changing() as opened:
-            opened.offsets[place] = number
+            opened.offsets.append((place, number))
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,101 +254,6 @@ def test_bad_calls_between_good_ones_change_nothing(steps: list[tuple[int, bool]
         edges = random_edges(5, 3, number)
         assert insert(graph, FULL, edges) == model.insert(edges)
     check(graph, model)
-
-
-#: Changes that are refused before anything is changed.
-REFUSED: list[Call] = [
-    lambda g: g.insert_edges([1], [2, 3], **GOOD),
-    lambda g: g.insert_edge(1, 2, time=1, weight=-1.0, edge_attrs={"note": 1}),
-    lambda g: g.insert_edge(1, 2, time=1, weight=1.0),
-    lambda g: g.insert_edge(1, 2**70, time=1, weight=1.0, edge_attrs={"note": 1}),
-    lambda g: g.insert_edge(0.5, 2, time=1, weight=1.0, edge_attrs={"note": 1}),  # type: ignore[arg-type]
-    lambda g: g.insert_edge(1, 9, time=1, weight=1.0, edge_attrs={"note": 1}),
-    lambda g: g.delete_edges([1], [2, 3]),
-    lambda g: g.delete_edge("a", 1),  # type: ignore[arg-type]
-    lambda g: g.add_nodes(-1),
-    lambda g: g.add_nodes(1),
-    lambda g: g.update_nodes([1], nope=[1]),
-    lambda g: g.update_nodes([1], x=[1]),
-    lambda g: g.node_attrs.__setitem__("y", np.zeros(3)),
-    lambda g: g.set_offset("s", -1, 0),
-    lambda g: g.set_offset(3, 0, 0),  # type: ignore[arg-type]
-    lambda g: g.set_watermark("s", 2**62),
-    lambda g: g.set_watermark("s", True),
-]
-
-
-@pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_a_refused_change_undoes_the_transaction_also_if_it_is_caught(number: int) -> None:
-    graph, model = filled()
-    with pytest.raises(errors.InvalidArgumentError, match="was undone when a change failed"):
-        with graph.transaction():
-            graph.insert_edges([0], [1], **GOOD)
-            graph.update_nodes([0], x=[[7.0, 7.0]])
-            with pytest.raises(errors.AetherError):
-                REFUSED[number](graph)
-    check(graph, model)
-    with graph.transaction():  # a question that is refused changes nothing
-        graph.add_nodes(1, x=[[5.0, 5.0]])
-        with pytest.raises(errors.AetherError):
-            graph.has_edge(0, 9)
-    assert graph.num_nodes == 6
-
-
-def test_single_plain_edges_that_are_refused_undo_the_transaction() -> None:
-    graph = make_live(Form(), 3)
-    for bad in ((0, 2**70), (0, 0.5), (-1, 0), (0, 3)):
-        with pytest.raises(errors.InvalidArgumentError, match="was undone"), graph.transaction():
-            graph.insert_edge(0, 1)
-            with pytest.raises(errors.AetherError):
-                graph.insert_edge(*bad)  # type: ignore[arg-type]
-    assert graph.num_edges == 0
-
-
-def test_a_refused_change_of_a_typed_graph_undoes_the_transaction() -> None:
-    kind = ("a", "x", "b")
-    graph = DynamicHeteroGraph({"a": 2, "b": 3}, [kind], 1)
-    calls: list[Callable[[], object]] = [
-        lambda: graph[kind].insert([0], [1, 2]),
-        lambda: graph[kind].delete([0], [1, 2]),
-        lambda: graph["b"].add(1, x=[1]),
-        lambda: graph["b"].update([0], x=[1]),
-    ]
-    for call in calls:
-        with pytest.raises(errors.InvalidArgumentError, match="was undone"), graph.transaction():
-            graph[kind].insert([0], [1])
-            with pytest.raises(errors.AetherError):
-                call()
-    assert graph[kind].num_edges == 0
-
-
-def test_keys_that_are_refused_undo_the_transaction(tmp_path: Path) -> None:
-    with DynamicGraph.open(tmp_path / "g.aegd", ids="str", arena_mb=1) as graph:
-        with pytest.raises(errors.InvalidArgumentError, match="was undone"), graph.transaction():
-            graph.ids.add(["a"])
-            with pytest.raises(errors.AetherError):
-                graph.ids.add([3])
-        assert graph.num_nodes == 0
-
-
-def test_what_fails_before_there_is_a_change_undoes_nothing() -> None:
-    graph = make_live(Form(), 3)
-    typed = DynamicHeteroGraph({"a": 3}, [("a", "x", "a")], 1)
-    calls: list[tuple[type[Exception], Callable[[], object]]] = [
-        (TypeError, lambda: graph.insert_edge(1, 2, nope=3)),  # type: ignore[call-arg]
-        (TypeError, lambda: graph.insert_edges([1])),  # type: ignore[call-arg]
-        (errors.UnsupportedError, lambda: graph.ids.add(["a"])),
-        (KeyError, lambda: graph.node_attrs.__delitem__("nope")),
-        (errors.AetherError, lambda: typed["nope"].add(1)),
-        (errors.UnsupportedError, lambda: typed.ids["a"].add(["a"])),
-    ]
-    with graph.transaction(), typed.transaction():
-        graph.insert_edge(0, 1)
-        typed["a"].add(1)
-        for error, call in calls:
-            with pytest.raises(error):
-                call()
-    assert graph.has_edge(0, 1) and typed["a"].num_nodes == 4
 
 
 def test_a_refused_change_leaves_the_transaction_of_another_thread_alone() -> None:

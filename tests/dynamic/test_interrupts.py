@@ -134,6 +134,38 @@ def test_a_change_is_whole_or_not_there_and_the_next_one_goes_on(
     until_uncut(attempt, 7 if durable else 1)  # which takes its time to open
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
+@pytest.mark.parametrize("name", [name for name in CHANGES if name != "transaction"])
+def test_an_interrupted_call_of_a_transaction_that_goes_on_is_whole_or_not_there(
+    name: str, tmp_path: Path
+) -> None:
+    change = CHANGES[name]
+
+    def fill(graph: DynamicGraph, calls: list[Callable[[DynamicGraph], object]]) -> tuple[Any, ...]:
+        with graph.transaction():
+            graph.insert_edge(1, 2)
+            graph.update_nodes([1], x=3 * ROW)
+            for call in calls:
+                call(graph)
+            graph.insert_edges([5], [6])
+        return state_of(graph)
+
+    allowed = (fill(make(None), []), fill(make(None), [change]))
+
+    def attempt(at: int) -> bool:
+        cuts: list[bool] = []
+        graph = make(tmp_path / str(at) if at % 7 == 1 else None)
+        found = fill(graph, [lambda g: cuts.append(interrupted(lambda: change(g), at))])
+        assert found in allowed[not cuts[0] :], at
+        graph.close()
+        if at % 7 == 1:
+            with DynamicGraph.open(tmp_path / str(at)) as again:
+                assert state_of(again) == found, at
+        return cuts[0]
+
+    until_uncut(attempt)
+
+
 def keys_of(graph: DynamicGraph) -> tuple[list[Any], list[float]]:
     count = graph.num_nodes
     rows = graph.node_attrs["x"].gather(range(count))[:, 0].tolist()

@@ -41,7 +41,7 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
     kept = {0: now}
     for step in range(1, data.draw(st.integers(1, 25))):
         commit, oldest = max(kept) + 1, min(kept)
-        undo: list[Callable[[], None]] = []
+        undo: list[Callable[[int], None]] = []
         changed = list(now)
         for _ in range(data.draw(st.integers(0, 3))):
             ids = data.draw(st.lists(st.integers(0, count - 1), unique=True))
@@ -51,7 +51,7 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
                 changed[i] = value
         if data.draw(st.booleans()):
             for one in reversed(undo):
-                one()
+                one(commit - 1)
         else:
             now = kept[commit] = changed
         if data.draw(st.booleans()) and len(kept) > 1:
@@ -218,26 +218,6 @@ def test_two_changes_of_a_transaction_that_fails(error: type[BaseException]) -> 
         graph.update_nodes([2], x=[5.0])
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [1.0, 2.0, 5.0]
-
-
-def test_a_change_that_was_interrupted_undoes_a_transaction_that_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Half of a change may be made: Ctrl-C that is caught inside must not commit it."""
-    graph = DynamicGraph(3, 1)
-    graph.features = np.zeros(3)
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(errors.InvalidArgumentError, match="undone when a change failed"):
-        with graph.transaction():
-            graph.insert_edge(0, 1)
-            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-                patch.setattr(GrowingRows, "change", interrupted)
-                graph.update_nodes([0], x=[7.0])
-            graph.insert_edge(1, 2)
-    assert graph.num_edges == 0
 
 
 def test_rows_and_edges_are_of_one_commit() -> None:
