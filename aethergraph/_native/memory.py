@@ -76,6 +76,27 @@ def buffer_alloc(size: int) -> NDArray[np.uint8]:
     data = lib.aether_buffer_alloc(size, err)
     if data == ffi.NULL:
         raise_error(err.code or lib.AETHER_E_NO_MEMORY, err)
+    return _view_buffer(data, size)
+
+
+def buffer_map(descriptor: int, offset: int, size: int) -> NDArray[np.uint8]:
+    """Return ``size`` bytes of shared memory from ``offset`` on, a multiple of the page size.
+
+    They are unmapped with the last array that views them; the descriptor stays the caller's.
+
+    Raises:
+        OutOfMemoryError: there is no address space for them.
+    """
+    if size == 0:
+        return np.empty(0, np.uint8)
+    err = new_error()
+    data = lib.aether_buffer_map(descriptor, offset, size, err)
+    if data == ffi.NULL:
+        raise_error(err.code, err)
+    return _view_buffer(data, size)
+
+
+def _view_buffer(data: Any, size: int) -> NDArray[np.uint8]:
     owner = ffi.gc(data, lambda p, free=_free_buffer: free(p, size), size)
     address = int(ffi.cast("uintptr_t", data))
     return view_memory(address, (size,), np.dtype(np.uint8), owner, writable=True)

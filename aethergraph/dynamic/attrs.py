@@ -88,7 +88,7 @@ class SnapshotRows(RowSource):
 
     def versioned(self) -> native.VersionedRows | None:
         """Return the rows for native calls; None: they are not in memory as they are gathered."""
-        return self._rows.versioned(self._snapshot.commit)
+        return self._rows.versioned(self._snapshot.commit, self._count)
 
     @property
     def is_in_memory(self) -> bool:

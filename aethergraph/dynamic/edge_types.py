@@ -18,7 +18,7 @@ __all__ = ["EdgeKind", "EdgeType", "make_kinds", "rows_room", "set_bases"]
 
 EdgeType: TypeAlias = tuple[str, str, str]
 
-#: Address space for the rows of one attribute.
+#: Most bytes of the rows of one attribute.
 _MOST_BYTES = 1 << 42
 
 
@@ -114,6 +114,6 @@ def set_bases(
 
 
 def rows_room(row_shape: tuple[int, ...], dtype_name: str, limit: int) -> int:
-    """Return the rows of an attribute that there is address space for, at most ``limit``."""
+    """Return the rows of an attribute that there is room for, at most ``limit``."""
     size = native.ARRAY_DTYPES[native.DTYPE_CODES[dtype_name]].itemsize
     return min(limit, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))

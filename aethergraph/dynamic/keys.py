@@ -44,7 +44,7 @@ __all__ = ["AddedKeys", "GrowingKeys", "IdsByType", "LiveIds", "NodeIds", "savin
 Ids = NDArray[np.int64]
 _U64 = np.dtype(np.uint64)
 _U8 = np.dtype(np.uint8)
-#: Address space for the bytes of keys: so many for each, and at most.
+#: Room for the bytes of keys: so many for each, and at most.
 _KEY_BYTES, _MOST_BYTES = 1024, 1 << 42
 #: Keys that are handed to the builder of a file at once.
 _AT_ONCE = 1 << 20
@@ -83,8 +83,8 @@ class GrowingKeys:
         added = max(0, room - self.num_base)
         size = min(added * self._width if self._width else _KEY_BYTES * (added + 1024), _MOST_BYTES)
         offsets = 0 if self._width else added + 1
+        self._room_bytes = size
         self._shared = SharedArrays([Region((offsets,), _U64), Region((size,), _U8)], fd)
-        self._offsets, self._bytes = self._shared.arrays
         #: Id behind the last key that was written.
         self.end = self.num_base
         self.tiers = KeyTiers(self.num_base)
@@ -101,15 +101,22 @@ class GrowingKeys:
 
     # ---- reading -----------------------------------------------------------------------------
 
+    def _offsets(self, count: int) -> NDArray[np.uint64]:
+        """Return the first ``count`` places of added keys among the bytes, or more."""
+        return self._shared.array(0, count)
+
+    def _bytes(self, count: int) -> NDArray[np.uint8]:
+        """Return the first ``count`` bytes of added keys, or more."""
+        return self._shared.array(1, count)
+
     def _added(self, begin: int, end: int) -> native.KeyBlock:
         """Return the added keys ``begin .. end - 1``, counted without the base."""
         if self._width:
-            return native.KeyBlock(
-                self._bytes[begin * self._width : end * self._width], None, self._width
-            )
-        offsets = self._offsets[begin : end + 1]
-        first = offsets[0]
-        data = self._bytes[int(first) : int(offsets[-1])]
+            data = self._bytes(end * self._width)[begin * self._width : end * self._width]
+            return native.KeyBlock(data, None, self._width)
+        offsets = self._offsets(end + 1)[begin : end + 1]
+        first, last = offsets[0], int(offsets[-1])
+        data = self._bytes(last)[int(first) : last]
         return native.KeyBlock(data, offsets - first if begin else offsets)
 
     def find(self, block: native.KeyBlock, hashes: NDArray[np.uint64], count: int) -> Ids:
@@ -194,17 +201,18 @@ class GrowingKeys:
         end, place = begin + len(block), begin - self.num_base
         if end > self.room:
             raise LimitError(f"key {end - 1} is above the last one there is room for: max_nodes")
-        at = place * self._width if self._width else int(self._offsets[place])
-        if at + len(block.data) > len(self._bytes):
+        at = place * self._width if self._width else int(self._offsets(place + 1)[place])
+        last = at + len(block.data)
+        if last > self._room_bytes:
             raise LimitError(
-                f"{at + len(block.data)} bytes of keys are more than there is room for, "
-                f"{len(self._bytes)}"
+                f"{last} bytes of keys are more than there is room for, {self._room_bytes}"
             )
-        self._bytes[at : at + len(block.data)] = block.data
+        self._bytes(last)[at:last] = block.data
         if not self._width:
             assert block.offsets is not None
             ends = block.offsets[1:] - block.offsets[0] + np.uint64(at)
-            self._offsets[place + 1 : place + 1 + len(block)] = ends
+            offsets = self._offsets(place + 1 + len(block))
+            offsets[place + 1 : place + 1 + len(block)] = ends
         self.end = end
 
     def save(

@@ -33,6 +33,9 @@ from aethergraph.storage.other_process import OpenFile
 __all__ = ["GrowingRows", "HeldVersionsError"]
 
 Ids = NDArray[np.int64]
+#: Numbers of the arrays: rows behind the base, the last version of each row, and of versions the
+#: rows, commits, versions before, and how many there have been.
+_ADDED, _SLOTS, _ROWS, _COMMITS, _BEFORE, _COUNT = range(6)
 #: Rows that may have been changed and be read at the same time, of each attribute.
 _MOST_VERSIONS = 1 << 31
 #: Versions beside those, of rows that change while snapshots of former commits are held.
@@ -41,6 +44,11 @@ _SPARE_VERSIONS = 1 << 16
 _LOOK_AFTER = 64
 #: In place of a commit's number: of versions that nobody sees yet.
 _HIDDEN = 1 << 63
+
+
+def _end_of(numbers: NDArray[Any]) -> int:
+    """Return the number behind the largest."""
+    return int(numbers.max()) + 1 if len(numbers) else 0
 
 
 class HeldVersionsError(LimitError):
@@ -85,7 +93,8 @@ class GrowingRows:
         code = native.DTYPE_CODES[dtype_name]
         self.dtype = native.ARRAY_DTYPES[code]
         # Twice the rows: a change of all of them leaves their versions in use until the next.
-        versions = min(2 * room + _SPARE_VERSIONS, _MOST_VERSIONS) if can_change else 0
+        self._most_versions = min(2 * room + _SPARE_VERSIONS, _MOST_VERSIONS) if can_change else 0
+        versions = self._most_versions
         self._shared = SharedArrays(
             [
                 Region((max(0, room - self.num_base), *row_shape), self.dtype),
@@ -97,14 +106,32 @@ class GrowingRows:
             ],
             fd,
         )
-        self._added, self._slot, self._rows, self._commit, self._before, self._count = (
-            self._shared.arrays
-        )
-        self._added_table = native.NativeRows(self._added, code)
         self._code = code
+        self._count = self._shared.array(_COUNT, 1)
+        self._table: tuple[NDArray[Any], native.NativeRows] | None = None
         #: Of the writer: slots free to use, and those that readers of older commits may need.
         self._free = deque[int]()
         self._superseded = deque[_Superseded]()
+
+    def _added(self, end: int) -> NDArray[Any]:
+        """Return the rows behind the base, up to row ``end - 1`` or more."""
+        return self._shared.array(_ADDED, end - self.num_base)
+
+    def _added_table(self, end: int) -> native.NativeRows:
+        """Return the same for native calls; what other threads ask for meanwhile is theirs."""
+        added = self._added(end)
+        made = self._table
+        if made is None or made[0] is not added:
+            made = self._table = added, native.NativeRows(added, self._code)
+        return made[1]
+
+    def _slots(self, count: int) -> NDArray[np.uint32]:
+        """Return the number of the last version of each row; 0: it was never changed."""
+        return self._shared.array(_SLOTS, count)
+
+    def _versions(self, count: int) -> tuple[NDArray[Any], ...]:
+        """Return the rows, commits and versions before of versions 0 .. count - 1, or more."""
+        return tuple(self._shared.array(number, count) for number in (_ROWS, _COMMITS, _BEFORE))
 
     @property
     def file(self) -> OpenFile:
@@ -134,14 +161,14 @@ class GrowingRows:
             CorruptFileError: the memory of another process is damaged.
         """
         if self.base is None:
-            self._added_table.gather(ids, out, self._code)
+            self._added_table(_end_of(ids)).gather(ids, out, self._code)
         else:
             added = ids >= self.num_base
             if not added.any():
                 self.base.gather_into(ids, out)
             else:
                 out[~added] = self.base.gather(ids[~added])
-                out[added] = self._added[ids[added] - self.num_base]
+                out[added] = self._added(_end_of(ids))[ids[added] - self.num_base]
         if self._count[0]:
             self._put_versions(ids, out, commit, check)
 
@@ -150,13 +177,16 @@ class GrowingRows:
     ) -> None:
         slots = self._slots_at(ids, commit, check)
         (places,) = np.nonzero(slots)
-        out[places] = self._rows[slots[places]]
+        out[places] = self._versions(_end_of(slots))[0][slots[places]]
 
     def _slots_at(self, ids: Ids, commit: int, check: Callable[[], None]) -> NDArray[np.uint32]:
         """Return the versions of rows as of a commit; 0: the rows as they were first."""
-        slots = self._slot[ids]
+        slots = self._slots(_end_of(ids))[ids]
+        # Behind the look at the slots: a version is counted before it is linked.
+        count = min(int(self._count[0]) + 1, self._most_versions)
+        _, commits, before = self._versions(count)
         for step in itertools.count(1):
-            wrong = np.flatnonzero(slots >= len(self._rows))
+            wrong = np.flatnonzero(slots >= count)
             if len(wrong):
                 at = int(wrong[0])
                 raise CorruptFileError(
@@ -164,7 +194,7 @@ class GrowingRows:
                     position=at, value=int(ids[at]),
                 )  # fmt: skip
             (places,) = np.nonzero(slots)
-            later = places[self._commit[slots[places]] > commit]
+            later = places[commits[slots[places]] > commit]
             if not len(later):
                 break
             # Once the snapshot has expired, versions are used again: links may lead in circles.
@@ -175,7 +205,7 @@ class GrowingRows:
                         f"versions of rows that commit {commit} needs are in use again: take a new "
                         "snapshot"
                     )
-            slots[later] = self._before[slots[later]]
+            slots[later] = before[slots[later]]
         return slots
 
     def changed(self, since: int, commit: int, count: int, check: Callable[[], None]) -> Ids:
@@ -192,13 +222,14 @@ class GrowingRows:
         """
         if not self._count[0]:
             return np.empty(0, np.int64)
-        ids = np.flatnonzero(self._slot[:count]).astype(np.int64, copy=False)
+        ids = np.flatnonzero(self._slots(count)[:count]).astype(np.int64, copy=False)
         slots = self._slots_at(ids, commit, check)
-        is_changed: NDArray[np.bool_] = (slots != 0) & (self._commit[slots] > since)
+        commits = self._versions(_end_of(slots))[1]
+        is_changed: NDArray[np.bool_] = (slots != 0) & (commits[slots] > since)
         return ids[is_changed]
 
-    def versioned(self, commit: int) -> native.VersionedRows | None:
-        """Return the rows as of ``commit``, which is the last one or pinned, for native calls.
+    def versioned(self, commit: int, count: int) -> native.VersionedRows | None:
+        """Return ``count`` rows as of ``commit``, the last one or a pinned one, for native calls.
 
         None: they are not in memory as they are gathered.
         """
@@ -210,8 +241,9 @@ class GrowingRows:
         versions = None
         # While nothing was changed, every version that comes will be of a later commit.
         if self._count[0]:
-            versions = native.RowVersions(self._slot, self._before, self._commit, self._rows)
-        return native.VersionedRows(base, self._added_table, versions, commit)
+            rows, commits, before = self._versions(int(self._count[0]) + 1)
+            versions = native.RowVersions(self._slots(count), before, commits, rows)
+        return native.VersionedRows(base, self._added_table(count), versions, commit)
 
     # ---- writing -----------------------------------------------------------------------------
 
@@ -226,7 +258,7 @@ class GrowingRows:
             raise LimitError(
                 f"row {end - 1} is above the last one that there is room for, {self.room - 1}"
             )
-        self._added[begin - self.num_base : end - self.num_base] = rows
+        self._added(end)[begin - self.num_base : end - self.num_base] = rows
 
     def put_one(self, row: int, value: float) -> None:
         """Write the value of one row that no reader asks for yet: :meth:`put` with less ado.
@@ -236,11 +268,11 @@ class GrowingRows:
         """
         if row >= self.room:
             self.put(row, np.empty((1, *self.row_shape), self.dtype))
-        self._added[row - self.num_base] = value
+        self._added(row + 1)[row - self.num_base] = value
 
     def put_at(self, ids: Ids, rows: NDArray[Any]) -> None:
         """Write rows that no reader asks for yet, each at its place."""
-        self._added[ids - self.num_base] = rows
+        self._added(_end_of(ids))[ids - self.num_base] = rows
 
     def change(
         self,
@@ -264,19 +296,20 @@ class GrowingRows:
         Raises:
             HeldVersionsError: too many versions are still being read.
         """
-        slots = self._take(len(ids))
-        self._rows[slots] = rows
-        self._commit[slots] = _HIDDEN if commit is None else commit
-        before = self._slot[ids]
-        self._before[slots] = before
+        slots, last = self._take(len(ids)), self._slots(_end_of(ids))
+        versions, commits, links = self._versions(int(self._count[0]) + 1)
+        versions[slots] = rows
+        commits[slots] = _HIDDEN if commit is None else commit
+        before = last[ids]
+        links[slots] = before
         superseded = _Superseded(_HIDDEN if commit is None else commit, before[before != 0])
 
         def show(commit: int) -> None:
             superseded.commit = commit
-            self._commit[slots] = commit
+            commits[slots] = commit
 
         def take_back(last_commit: int) -> None:
-            self._slot[ids] = before
+            last[ids] = before
             # In place of theirs. Readers may be on their way through them, also those of the next
             # commit, whose number the undone transaction uses up.
             superseded.slots, superseded.commit = slots, last_commit + 2
@@ -284,7 +317,7 @@ class GrowingRows:
         # First: Ctrl-C behind the next lines would leave versions linked that are used again.
         undo.append(take_back)
         self._superseded.append(superseded)
-        self._slot[ids] = slots
+        last[ids] = slots
         return show
 
     def reclaim(self, oldest: int) -> None:
@@ -305,13 +338,13 @@ class GrowingRows:
     @property
     def num_free(self) -> int:
         """Number of rows that :meth:`change` has room for."""
-        return len(self._free) + len(self._rows) - 1 - int(self._count[0])
+        return len(self._free) + self._most_versions - 1 - int(self._count[0])
 
     def _take(self, count: int) -> NDArray[np.uint32]:
         reused = [self._free.popleft() for _ in range(min(count, len(self._free)))]
         begin = int(self._count[0]) + 1  # version 0 says that there is none
         fresh = count - len(reused)
-        if begin + fresh > len(self._rows):
+        if begin + fresh > self._most_versions:
             self._free.extend(reused)
             raise HeldVersionsError(
                 f"there is no room for {count} more versions of rows: release snapshots sooner, or "

@@ -86,7 +86,7 @@ class SharedWatermark:
 
     def __init__(self, fd: int | None = None) -> None:
         self._shared = SharedArrays([Region((1,), np.dtype(np.int64))], fd)
-        (self._place,) = self._shared.arrays
+        self._place = self._shared.array(0, 1)
         if fd is None:
             self._place[0] = _NONE
 

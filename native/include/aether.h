@@ -208,7 +208,10 @@ uint32_t aether_dtype_size(uint32_t dtype);
 /* Allocate `size` bytes of zeros, in huge pages where the system grants them. NULL with err on
  * failure. */
 void *aether_buffer_alloc(uint64_t size, aether_error *err);
-/* Free a buffer of aether_buffer_alloc(); `size` is the size it was allocated with. NULL is fine. */
+/* Map `size` bytes of shared memory from `offset` on, a multiple of the page size, for reading and writing.
+ * The descriptor may be closed afterwards. NULL with err on failure. */
+void *aether_buffer_map(int32_t fd, uint64_t offset, uint64_t size, aether_error *err);
+/* Free a buffer of these two; `size` is the size it was made with. NULL is fine. */
 void aether_buffer_free(void *data, uint64_t size);
 
 /* Return memory to the system that was freed, but is kept for later allocations. */

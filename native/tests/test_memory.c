@@ -1,4 +1,10 @@
 /* Anonymous buffers: sizes, alignment, zeroed content, refusals. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "test.h"
 
 TEST_ONE_THREAD(buffers_of_all_sizes_are_zeroed_and_writable) {
@@ -33,6 +39,28 @@ TEST_ONE_THREAD(free_returns_everything) {
         lines += c == '\n';
     fclose(maps);
     CHECK(lines < 1000);
+}
+
+/* Two mappings of one file are one memory, each as long as it was asked for. */
+TEST_ONE_THREAD(shared_memory_is_mapped_in_parts) {
+    aether_error err;
+    const int fd = memfd_create("parts", MFD_CLOEXEC);
+    REQUIRE(fd >= 0 && ftruncate(fd, (off_t)1 << 42) == 0);
+    const uint64_t offset = (uint64_t)1 << 41;
+    unsigned char *some = aether_buffer_map(fd, offset, 4096, &err);
+    unsigned char *more = aether_buffer_map(fd, offset, 9000, &err);
+    REQUIRE(some && more);
+    some[7] = 3;
+    more[8999] = 4;
+    CHECK_EQ(more[7], 3);
+    aether_buffer_free(some, 4096);
+    close(fd);
+    CHECK_EQ(more[7] + more[8999], 7);
+    aether_buffer_free(more, 9000);
+    CHECK(aether_buffer_map(fd, offset, 4096, &err) == NULL);
+    CHECK_EQ(err.code, AETHER_E_IO);
+    CHECK(strstr(err.message, "cannot map 4096 bytes of shared memory") != NULL);
+    aether_buffer_free(aether_buffer_map(fd, 0, 0, &err), 0);
 }
 
 TEST_ONE_THREAD(empty_and_null) {

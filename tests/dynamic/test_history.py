@@ -115,7 +115,7 @@ def test_more_changes_of_rows_than_there_is_room_for(tmp_path: Path) -> None:
     count = 1000
     graph = DynamicGraph.open(tmp_path / "g", count, 8, durability="none", max_nodes=count)
     graph.node_attrs["x"] = np.zeros((count, 1))
-    room = len(graph._store.node_rows["node"]["x"]._rows) // count
+    room = graph._store.node_rows["node"]["x"]._most_versions // count
     for at in range(2 * room):
         graph.update_nodes(range(count), x=np.full((count, 1), at))
     graph.close()

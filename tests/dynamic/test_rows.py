@@ -84,12 +84,12 @@ def test_rows_that_have_changed_between_two_commits(updates: list[list[int]]) ->
 
 def test_a_version_that_does_not_exist_is_named() -> None:
     count = 4
-    for damage in ("_slot", "_before"):
+    for damage in ("slots", "before"):
         rows = GrowingRows((), "float64", count, as_row_source(np.arange(float(count)), "x"))
         for commit in (1, 2):
             rows.change(np.array([2]), np.array([7.0 + commit]), commit, [])
-        array = getattr(rows, damage)
-        array[2] = len(rows._rows) if damage == "_slot" else 2**32 - 1
+        array = rows._slots(3) if damage == "slots" else rows._versions(3)[2]
+        array[2] = rows._most_versions if damage == "slots" else 2**32 - 1
         with pytest.raises(errors.CorruptFileError, match="row 2 has a version that does") as got:
             read(rows, count, 0)
         assert got.value.value == 2
@@ -100,7 +100,7 @@ def test_versions_are_used_again() -> None:
     count = 2000
     graph = DynamicGraph(count, 1, max_nodes=count)
     graph.features = np.zeros((count, 1))
-    room = len(graph._store.node_rows["node"]["x"]._rows) // count
+    room = graph._store.node_rows["node"]["x"]._most_versions // count
     with graph.snapshot() as held:
         with pytest.raises(errors.LimitError, match="release snapshots"):
             for step in range(1, room + 2):
@@ -199,7 +199,7 @@ def test_versions_in_a_circle() -> None:
     rows = GrowingRows((), "float64", 1, as_row_source(np.zeros(1), "x"))
     for commit in range(3, 6):
         rows.change(np.array([0]), np.ones(1), commit, [])
-    rows._before[1] = 3
+    rows._versions(4)[2][1] = 3
     with pytest.raises(errors.SnapshotExpiredError, match="commit 2 needs"):
         read(rows, 1, 2)
     assert read(rows, 1, 5) == [1.0]

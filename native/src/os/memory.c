@@ -60,6 +60,16 @@ void *aether_buffer_alloc(uint64_t size, aether_error *err) {
     return NULL;
 }
 
+void *aether_buffer_map(int32_t fd, uint64_t offset, uint64_t size, aether_error *err) {
+    if (size == 0)
+        return empty_buffer;
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+    if (data != MAP_FAILED)
+        return data;
+    ae_error_os(err, errno, "cannot map %" PRIu64 " bytes of shared memory", size);
+    return NULL;
+}
+
 void aether_buffer_free(void *data, uint64_t size) {
     if (data && data != empty_buffer)
         munmap(data, page_round(size));
