@@ -456,7 +456,7 @@ TEST(locked_and_huge_memory_if_the_system_has_it) {
     little.rlim_max = old.rlim_max;
     CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &little), 0);
     ae_shared memory;
-    CHECK_OK(ae_shared_create("test", 1 << 20, &memory, &err), err);
+    CHECK_OK(ae_shared_create("test", 1 << 20, AE_SHARED_WHOLE, &memory, &err), err);
     if (geteuid() != 0) {
         CHECK_CODE(ae_shared_lock(&memory, 0, 1 << 20, &err), AETHER_E_IO);
         CHECK_HAS(err.message, "ulimit -l");

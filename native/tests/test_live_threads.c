@@ -245,3 +245,73 @@ TEST(numbers_of_quick_commits_without_membarrier) {
 }
 
 TEST_MAIN()
+
+/* ---- more nodes ---- */
+
+typedef struct growth {
+    aether_live *graphs[2]; /* the writer's, and one that was attached */
+    _Atomic bool done;
+} growth;
+
+/* Look at the last node of commits, which has an edge, and at the first, which has one from each. */
+static void *read_last_nodes(void *state) {
+    growth *r = state;
+    uint64_t wrong = 0;
+    for (bool done = false; !done;) {
+        done = atomic_load(&r->done);
+        for (int i = 0; i < 2; i++) {
+            aether_snapshot *s = NULL;
+            aether_live_commit_info now;
+            aether_error err;
+            CHECK_OK(aether_snapshot_take(r->graphs[i], &s, &err), err);
+            CHECK_OK(aether_snapshot_describe(s, 0, &now, &err), err);
+            const int64_t nodes[2] = {0, (int64_t)now.num_dst - 1};
+            int64_t degrees[2];
+            CHECK_OK(aether_topology_degrees(aether_snapshot_topology(s, 0, AETHER_LIVE_CSC), nodes, 2,
+                                             degrees, NULL, &err),
+                     err);
+            wrong += degrees[0] != (int64_t)now.num_edges / 2 || degrees[1] != 1;
+            aether_snapshot_release(s);
+        }
+    }
+    CHECK_EQ(wrong, 0);
+    return NULL;
+}
+
+/* The table is mapped further, in each process when somebody there sees more nodes than before. */
+TEST(nodes_are_added_beside_readers) {
+    const live_spec spec = {.relation = {.num_src = 2,
+                                         .num_dst = 2,
+                                         .layouts = AETHER_LIVE_CSC,
+                                         .order = AETHER_ORDER_TIME,
+                                         .edge_id_bytes = 4},
+                            .arena_bytes = 1 << 20};
+    growth r = {.graphs = {live_make(spec)}};
+    pthread_t readers[READERS];
+    aether_error err = {0};
+    int32_t fds[4];
+    aether_live_descriptors(r.graphs[0], fds);
+    REQUIRE_OK(aether_live_attach(fds, 4, &r.graphs[1], &err), err);
+    uint64_t n = 2;
+    const int64_t src[2] = {0, 0};
+    for (int round = 0; round < 60; round++) {
+        uint64_t inserted;
+        REQUIRE_OK(aether_live_begin(r.graphs[0], &err), err);
+        if (round) {
+            CHECK_OK(aether_live_add_nodes(r.graphs[0], 0, 0, n / 3 + 1, &err), err);
+            n += n / 3 + 1;
+        }
+        const int64_t dst[2] = {0, (int64_t)n - 1};
+        const aether_live_edges edges = {.src = src, .dst = dst, .count = 2};
+        CHECK_OK(aether_live_insert(r.graphs[0], 0, &edges, NULL, &inserted, &err), err);
+        CHECK_OK(aether_live_commit(r.graphs[0], &err), err);
+        for (int i = 0; !round && i < READERS; i++)
+            CHECK_EQ(pthread_create(&readers[i], NULL, read_last_nodes, &r), 0);
+    }
+    CHECK(n > UINT64_C(1) << 24);
+    atomic_store(&r.done, true);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    for (int i = 0; i < 2; i++)
+        aether_live_close(r.graphs[i]);
+}

@@ -61,6 +61,21 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveFeature
         yield table, address_in(line).replace("tcp://", "rdma://")
 
 
+def test_live_graphs_are_mapped_further_where_ucx_watches(
+    live: tuple[LiveFeatureTable, str], tmp_path: Path
+) -> None:
+    """It puts functions of its own in place of the C library's, one without the new address."""
+    open_source(live[1]).gather([7])
+    with DynamicGraph.open(tmp_path / "g", 50, 16) as graph:
+        graph.insert_edges(np.arange(49), np.arange(1, 50))
+        graph.merge()  # a reader of what is over a base maps its lists when it first asks
+        graph.add_nodes(5000)
+        graph.insert_edge(5000, 8)
+        for reader in (DynamicGraph.attach(tmp_path / "g"), pickle.loads(pickle.dumps(graph))):
+            with reader:
+                assert reader.in_neighbors(8).tolist() == [7, 5000]
+
+
 def test_rows_come_without_a_request(live: tuple[LiveFeatureTable, str]) -> None:
     table, place = live
     source = open_source(place)

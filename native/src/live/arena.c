@@ -179,7 +179,7 @@ int ae_arena_create(uint64_t size, uint64_t name, const aether_live_memory *give
     *out = (ae_arena){.next = SLAB_UNITS, .budget = budget};
     if (given) /* nobody attaches, so nobody looks for a header */
         return ae_shared_reserve(given, size, &out->memory, err);
-    const int rc = ae_shared_create("aether-live-arena", size, &out->memory, err);
+    const int rc = ae_shared_create("aether-live-arena", size, AE_SHARED_WHOLE, &out->memory, err);
     if (rc)
         return rc;
     *(header *)(void *)out->memory.data = (header){MAGIC, name};
@@ -188,7 +188,7 @@ int ae_arena_create(uint64_t size, uint64_t name, const aether_live_memory *give
 
 int ae_arena_attach(int fd, uint64_t name, ae_arena *out, aether_error *err) {
     *out = (ae_arena){0};
-    const int rc = ae_shared_attach(fd, false, "arena", &out->memory, err);
+    const int rc = ae_shared_attach(fd, AE_SHARED_WHOLE, false, "arena", &out->memory, err);
     if (rc)
         return rc;
     const header *h = (const header *)(const void *)out->memory.data;

@@ -208,6 +208,16 @@ static int check_room(const char *end, uint64_t count, uint64_t more, uint64_t m
                        more, end, count, end, room);
 }
 
+/* Have the roots of so many nodes mapped; readers map them when they see the nodes. */
+static int reach_nodes(const ae_writer *w, uint64_t nodes, aether_error *err) {
+    ae_root *roots = w ? ae_table_reach(w->table, nodes, err) : NULL;
+    if (w && !roots)
+        return AETHER_E_NO_MEMORY;
+    if (w)
+        w->table->roots = roots;
+    return AETHER_OK;
+}
+
 int aether_live_skip_edge_ids(aether_live *g, uint32_t relation, uint64_t count, aether_error *err) {
     bool own = false;
     int rc = check_changed_relation(g, relation, err);
@@ -245,8 +255,12 @@ int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, u
         rc = ae_live_begin_call(g, &own, err);
     if (rc)
         return rc;
-    ae_counts *counts = &ae_transaction_open(&g->transaction, relation)->counts;
-    if (g->journal)
+    ae_changing *c = ae_transaction_open(&g->transaction, relation);
+    ae_counts *counts = &c->counts;
+    rc = reach_nodes(c->csc, counts->num_dst + num_dst, err);
+    if (!rc)
+        rc = reach_nodes(c->csr, counts->num_src + num_src, err);
+    if (!rc && g->journal)
         rc = g->journal->ops->add_nodes(g->journal, relation, num_src, num_dst, err);
     if (!rc) {
         counts->num_src += num_src;

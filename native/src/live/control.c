@@ -139,7 +139,8 @@ static int open_control(ae_control *c, uint32_t num_relations, aether_error *err
 
 int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err) {
     *out = (ae_control){0};
-    int rc = ae_shared_create("aether-live-control", control_size(options->num_relations), &out->memory, err);
+    int rc = ae_shared_create("aether-live-control", control_size(options->num_relations), AE_SHARED_WHOLE,
+                              &out->memory, err);
     if (rc)
         return rc;
     const uint64_t first = options->first_commit ? options->first_commit : 1;
@@ -180,7 +181,7 @@ static uint32_t count_relations(const ae_control *c) {
 
 int ae_control_attach(int fd, ae_control *out, aether_error *err) {
     *out = (ae_control){0};
-    int rc = ae_shared_attach(fd, false, "control block", &out->memory, err);
+    int rc = ae_shared_attach(fd, AE_SHARED_WHOLE, false, "control block", &out->memory, err);
     if (rc)
         return rc;
     const uint32_t n = count_relations(out);

@@ -42,8 +42,10 @@ static int begin_glance(const aether_live *g, uint32_t relation, glance *out, ae
         if (!lists)
             continue;
         ae_view_init(&out->views[layout], lists, &out->now);
-        ae_view_show(&out->views[layout], layout, &out->counts);
+        rc = ae_view_show(&out->views[layout], layout, &out->counts, err);
         out->shown[layout] = &out->views[layout];
+        if (rc)
+            ae_pin_release(out->pin);
     }
     return rc;
 }

@@ -93,8 +93,9 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
     const uint64_t size = o->arena_bytes < AE_ARENA_MAX_SIZE ? o->arena_bytes : AE_ARENA_MAX_SIZE;
     const bool huge = o->flags & AETHER_LIVE_HUGE;
     const aether_live_memory *given = g->given.reserve ? &g->given : NULL;
-    int rc =
-        ae_table_create(&o->relations[l->relation], room_of(g, l), lists_token(g, i), huge, &l->table, err);
+    const aether_live_relation *r = &o->relations[l->relation];
+    const uint64_t nodes = l->layout == AETHER_LIVE_CSC ? r->num_dst : r->num_src;
+    int rc = ae_table_create(r, room_of(g, l), nodes, lists_token(g, i), huge, &l->table, err);
     if (!rc)
         rc = ae_arena_create(size, lists_token(g, i), given, &g->budget, &l->arena, err);
     if (!rc && huge)
@@ -103,7 +104,7 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
     l->arena.huge = huge;
     l->arena.locked = o->flags & AETHER_LIVE_LOCKED;
     if (!rc && l->arena.locked)
-        rc = ae_shared_lock(&l->table.memory, 0, l->table.memory.size, err);
+        rc = ae_shared_lock(&l->table.memory, 0, l->table.memory.mapped, err);
     if (!rc)
         rc = ae_shared_seal(&l->table.memory, false, err);
     return rc ? rc : ae_shared_seal(&l->arena.memory, false, err);

@@ -82,7 +82,7 @@ int aether_live_has_membarrier(void) {
 
 int aether_live_has_huge_pages(void) {
     ae_shared probe;
-    if (ae_shared_create("aether-live-probe", AE_SHARED_HUGE, &probe, NULL) != AETHER_OK)
+    if (ae_shared_create("aether-live-probe", AE_SHARED_HUGE, AE_SHARED_WHOLE, &probe, NULL) != AETHER_OK)
         return 0;
     const bool works = ae_shared_collapse(&probe, 0);
     ae_shared_close(&probe);

@@ -63,7 +63,7 @@ static uint64_t divide_nodes(const ae_table *table, const uint64_t *nodes, uint6
 static int locate_some_over(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out,
                             aether_error *err) {
     const ae_table *table = s->table;
-    const root_view roots = {table->roots, table->lines, table->end_lines};
+    const root_view roots = {s->roots, table->lines, ae_table_end_lines(s->base.num_major)};
     const ae_stamp stamp = s->now->stamp;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];

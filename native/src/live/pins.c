@@ -17,7 +17,7 @@
 _Static_assert(sizeof(ae_pin) == 64, "a slot is a cache line");
 
 int ae_pins_create(ae_shared *out, aether_error *err) {
-    int rc = ae_shared_create("aether-live-pins", BYTES, out, err);
+    int rc = ae_shared_create("aether-live-pins", BYTES, AE_SHARED_WHOLE, out, err);
     if (!rc)
         rc = ae_shared_seal(out, true, err);
     if (rc)
@@ -26,7 +26,7 @@ int ae_pins_create(ae_shared *out, aether_error *err) {
 }
 
 int ae_pins_attach(int fd, ae_shared *out, aether_error *err) {
-    int rc = ae_shared_attach(fd, true, "pins", out, err);
+    int rc = ae_shared_attach(fd, AE_SHARED_WHOLE, true, "pins", out, err);
     if (!rc && out->size != BYTES) {
         ae_shared_close(out);
         rc = ae_error_set(err, AETHER_E_INVALID, "descriptor %d has not the size of a live graph's pins", fd);

@@ -20,7 +20,7 @@
 static int snapshot_locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, ae_list *out,
                            aether_error *err) {
     const ae_view *s = ae_view_of(t);
-    const ae_root *roots = s->table->roots;
+    const ae_root *roots = s->roots;
     const ae_stamp stamp = s->now->stamp;
     uint64_t longest = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -158,13 +158,15 @@ void ae_view_init(ae_view *v, const ae_lists *lists, const ae_moment *now) {
     v->base = (aether_topology){.ops = &v->ops, .end_positions = AE_LIVE_END, .id_bytes = sizeof(uint32_t)};
 }
 
-void ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts) {
+int ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts, aether_error *err) {
     v->end = ae_arena_taken(v->arena);
     v->longest = v->end / sizeof(uint32_t) + (v->below ? v->below->given.lists->num_edges : 0);
     v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
     v->base.num_minor = layout == AETHER_LIVE_CSC ? counts->num_src : counts->num_dst;
     v->base.num_edges = counts->num_edges;
     v->base.end_edge_ids = counts->next_edge_id;
+    v->roots = ae_table_reach(v->table, v->base.num_major, err);
+    return v->roots ? AETHER_OK : AETHER_E_NO_MEMORY;
 }
 
 /* ---- snapshots ---- */
@@ -174,45 +176,50 @@ const ae_view *ae_snapshot_view(const aether_snapshot *s, uint32_t relation, uin
     return lists ? &s->views[lists - s->graph->lists] : NULL;
 }
 
-/* Read the numbers of a relation at a commit, and let its views show them; return false if they are gone. */
-static bool read_relation(aether_snapshot *s, uint32_t r, uint64_t commit) {
+/* Read the numbers of a relation at a commit, and let its views show them. AETHER_E_EXPIRED: they are gone.
+ */
+static int read_relation(aether_snapshot *s, uint32_t r, uint64_t commit, aether_error *err) {
     if (!ae_control_counts(&s->graph->control, r, commit, &s->counts[r]))
-        return false;
-    for (uint32_t layout = AETHER_LIVE_CSC; layout <= AETHER_LIVE_CSR; layout++) {
+        return AETHER_E_EXPIRED;
+    int rc = AETHER_OK;
+    for (uint32_t layout = AETHER_LIVE_CSC; !rc && layout <= AETHER_LIVE_CSR; layout++) {
         const ae_lists *lists = ae_graph_lists(s->graph, r, layout);
         if (lists)
-            ae_view_show(&s->views[lists - s->graph->lists], layout, &s->counts[r]);
+            rc = ae_view_show(&s->views[lists - s->graph->lists], layout, &s->counts[r], err);
     }
-    return true;
+    return rc;
 }
 
 /* A relation whose numbers were gone when its turn came is read first from then on. So those that change fast
  * get to the front, and there the writer, who needs 63 changes of one of them, is too slow. */
-static bool read_relations(aether_snapshot *s, uint64_t commit) {
+static int read_relations(aether_snapshot *s, uint64_t commit, aether_error *err) {
     for (uint32_t i = 0; i < s->graph->control.num_relations; i++) {
         const uint32_t r = s->order[i];
-        if (read_relation(s, r, commit))
+        const int rc = read_relation(s, r, commit, err);
+        if (!rc)
             continue;
         memmove(s->order + 1, s->order, i * sizeof *s->order);
         s->order[0] = r;
-        return false;
+        return rc;
     }
-    return true;
+    return AETHER_OK;
 }
 
 /* Read the relations that have changed behind change `seen`, or all where those are more, or not known. */
-static bool read_changed(aether_snapshot *s, uint64_t seen, uint64_t changes, uint64_t commit) {
+static int read_changed(aether_snapshot *s, uint64_t seen, uint64_t changes, uint64_t commit,
+                        aether_error *err) {
     const ae_control *c = &s->graph->control;
     if (!seen || changes < seen || changes - seen >= c->num_relations)
-        return read_relations(s, commit);
+        return read_relations(s, commit, err);
     for (; seen < changes; seen++) {
         const uint32_t r = ae_control_changed(c, seen);
         if (r == UINT32_MAX)
-            return read_relations(s, commit);
-        if (!read_relation(s, r, commit))
-            return false;
+            return read_relations(s, commit, err);
+        const int rc = read_relation(s, r, commit, err);
+        if (rc)
+            return rc;
     }
-    return true;
+    return AETHER_OK;
 }
 
 int ae_snapshot_pin_later(const ae_control *c, ae_pin *pin, uint32_t tries, uint64_t *commit,
@@ -231,13 +238,17 @@ int ae_snapshot_pin_later(const ae_control *c, ae_pin *pin, uint32_t tries, uint
 static int show_commit(aether_snapshot *s, uint64_t commit, aether_error *err) {
     const ae_control *c = &s->graph->control;
     const uint64_t seen = s->now.commit ? s->at.changes : 0;
-    int rc = AETHER_OK;
     s->now.commit = 0;
-    for (uint32_t tries = 1;
-         !rc && !(ae_control_at(c, commit, &s->at) && read_changed(s, seen, s->at.changes, commit)); tries++)
-        rc = ae_snapshot_pin_later(c, s->pin, tries, &commit, err);
-    if (rc)
-        return rc;
+    for (uint32_t tries = 1;; tries++) {
+        int rc = ae_control_at(c, commit, &s->at) ? read_changed(s, seen, s->at.changes, commit, err)
+                                                  : AETHER_E_EXPIRED;
+        if (!rc)
+            break;
+        if (rc == AETHER_E_EXPIRED)
+            rc = ae_snapshot_pin_later(c, s->pin, tries, &commit, err);
+        if (rc)
+            return rc;
+    }
     s->now.commit = commit;
     s->now.stamp = ae_stamp_of(commit);
     return AETHER_OK;
@@ -399,7 +410,7 @@ int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_
             break;
         if (node % AT_ONCE == 0 && (rc = ae_task_check(task, "looking for changes", err)))
             return rc;
-        const ae_root *root = ae_table_root(view->table, node);
+        const ae_root *root = ae_view_root(view, node);
         if (!root || epoch_at(view, root) <= since)
             continue;
         if (*count < capacity)

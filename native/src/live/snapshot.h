@@ -38,6 +38,7 @@ typedef struct ae_view {
     aether_topology base;
     ae_topology_ops ops; /* those of the columns that there are */
     const ae_table *table;
+    ae_root *roots; /* of the nodes of the commit */
     const ae_arena *arena;
     const ae_base *below; /* NULL: there is none */
     const uint32_t *near; /* ids of the base by position, where they are an array in memory, else NULL */
@@ -73,7 +74,7 @@ int ae_snapshot_pin_later(const ae_control *c, ae_pin *pin, uint32_t tries, uint
 
 /* Make the view of lists that shows what `now` says, and show a commit with these numbers. */
 void ae_view_init(ae_view *v, const ae_lists *lists, const ae_moment *now);
-void ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts);
+int ae_view_show(ae_view *v, uint32_t layout, const ae_counts *counts, aether_error *err);
 
 /* Find whether there is an edge from src to dst, which exist, in the shorter one of their lists; NULL: not
  * stored. `most`: entries of a list by time that are read. AETHER_E_LIMIT: there are more. The task is looked

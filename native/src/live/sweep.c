@@ -39,7 +39,7 @@ static void next_lists(ae_sweep *s, const ae_graph *g, uint64_t commit) {
 
 /* Pass over the roots on pages that were never written. */
 static void skip_unwritten(ae_sweep *s, const ae_table *t) {
-    const uint64_t begin = (uint64_t)((const uint8_t *)t->roots - t->memory.data);
+    const uint64_t begin = t->roots_at;
     uint64_t end;
     const uint64_t data = ae_shared_written(&t->memory, begin + s->next * sizeof(ae_root), &end);
     const uint64_t first = data == UINT64_MAX ? s->end : data > begin ? (data - begin) / sizeof(ae_root) : 0;

@@ -16,7 +16,8 @@
  *
  * The table is sparse: opening one for two billion nodes takes milliseconds and no memory; a page
  * is taken when the first of its 256 nodes gets a list, and a huge page when many of its nodes have
- * one (live/writer.h).
+ * one (live/writer.h). Mapped are the roots of the nodes that there are: with more of them the table is
+ * mapped once more, twice as far, and who reads in the former mapping goes on.
  *
  * Over a base (live/base.h) most nodes never get a root, and readers ask for all of them. There roots come
  * in fours, a cache line, in the order in which they are first touched, and an index says where those of
@@ -53,24 +54,42 @@ typedef struct ae_history {
 
 #define AE_ROOTS_OF_LINE 4u
 
+/* The beginning of a table, as it is mapped in one place. */
+typedef struct ae_table_map {
+    uint8_t *data;
+    uint64_t mapped;
+    struct ae_table_map *before; /* where less of it is */
+} ae_table_map;
+
 typedef struct ae_table {
-    ae_shared memory;
+    ae_shared memory; /* of it the part that was mapped first */
     ae_layout layout;
-    uint32_t order; /* AETHER_ORDER_* */
-    ae_root *roots;
-    ae_word *changed;        /* bits of nodes; NULL: there is no base */
-    _Atomic uint32_t *lines; /* the index; NULL: roots are by node */
-    uint32_t num_lines;      /* of roots, as the writer knows */
-    uint32_t end_lines;      /* of the index's numbers: there is no room for more lines */
+    uint32_t order;    /* AETHER_ORDER_* */
+    uint64_t roots_at; /* bytes before the roots */
+    ae_root
+        *roots; /* of the writer, which maps them before it adds nodes; readers have those of their view */
+    _Atomic(ae_table_map *) *last; /* what was mapped last; NULL: nothing since the first part */
+    ae_word *changed;              /* bits of nodes; NULL: there is no base */
+    _Atomic uint32_t *lines;       /* the index; NULL: roots are by node */
+    uint32_t num_lines;            /* of roots, as the writer knows */
+    uint32_t end_lines;            /* of the index's numbers: there is no room for more lines */
 } ae_table;
 
-/* Create an empty table for `room` nodes. `name` is a number that only this list of this graph has. */
-int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_t name, bool huge,
-                    ae_table *out, aether_error *err);
+/* Create an empty table for `room` nodes, of which there are `nodes`. `name` is a number that only this list
+ * of this graph has. */
+int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_t nodes, uint64_t name,
+                    bool huge, ae_table *out, aether_error *err);
 /* Map the table of another process. */
 int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room, uint64_t name, ae_table *out,
                     aether_error *err);
 void ae_table_close(ae_table *t);
+
+/* Return the roots, mapped as far as the first `nodes` have some, of which there is room; NULL: there are no
+ * addresses for them. Any thread may ask. */
+ae_root *ae_table_reach(const ae_table *t, uint64_t nodes, aether_error *err);
+
+/* Return the table as it was mapped last: there the writer writes. */
+ae_shared ae_table_mapping(const ae_table *t);
 
 /* Return where the writer notes how much the arena of the list has taken. */
 ae_word *ae_table_taken(const ae_table *t);
@@ -85,7 +104,13 @@ static inline uint64_t ae_table_line(const ae_table *t, uint64_t node) {
     return line < t->end_lines ? line : 0;
 }
 
-/* Return the root of a node, or NULL if there is none, as its list never changed. */
+/* Return the end of the lines that a commit with so many nodes can have: they are numbered in the order in
+ * which they are needed, so whatever leads behind it is of a later commit. */
+static inline uint64_t ae_table_end_lines(uint64_t nodes) {
+    return (nodes + AE_ROOTS_OF_LINE - 1) / AE_ROOTS_OF_LINE + 1; /* line 0 is nobody's */
+}
+
+/* Return the root of a node, for the writer, or NULL if there is none, as its list never changed. */
 static inline ae_root *ae_table_root(const ae_table *t, uint64_t node) {
     if (!t->lines)
         return &t->roots[node];

@@ -54,6 +54,15 @@ static inline const void *ae_view_entry(const ae_view *s, ae_ref ref, uint64_t b
     return bytes <= s->end && offset <= s->end - bytes ? s->arena->memory.data + offset : NULL;
 }
 
+/* Return the root of a node; NULL: its list has not changed by the view's commit. */
+static inline const ae_root *ae_view_root(const ae_view *s, uint64_t node) {
+    if (!s->table->lines)
+        return &s->roots[node];
+    const uint64_t line = ae_table_line(s->table, node);
+    const bool is_there = line && line < ae_table_end_lines(s->base.num_major);
+    return is_there ? &s->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
+}
+
 /* Return the head of a version that is older than the root's. */
 uint64_t ae_view_older(const ae_view *s, uint64_t past);
 

@@ -119,15 +119,15 @@ static uint32_t *counters_to(ae_writer *w, uint64_t page) {
 /* Not before a quarter of its nodes have lists: nodes that are touched here and there should take a small
  * page each. */
 void ae_writer_count_node(ae_writer *w, const ae_root *root) {
-    const ae_shared *memory = &w->table->memory;
-    const uint64_t page = (uint64_t)((const uint8_t *)root - memory->data) / AE_SHARED_HUGE;
+    const ae_shared memory = ae_table_mapping(w->table);
+    const uint64_t page = (uint64_t)((const uint8_t *)root - memory.data) / AE_SHARED_HUGE;
     const uint32_t enough = AE_SHARED_HUGE / sizeof(ae_root) / 4;
     w->touched_nodes++;
-    if (!w->arena->huge || (page + 1) * AE_SHARED_HUGE > memory->size)
+    if (!w->arena->huge || (page + 1) * AE_SHARED_HUGE > memory.mapped)
         return;
     uint32_t *touched = counters_to(w, page);
     if (touched && ++touched[page] == enough)
-        w->arena->huge = ae_shared_collapse(memory, page * AE_SHARED_HUGE);
+        w->arena->huge = ae_shared_collapse(&memory, page * AE_SHARED_HUGE);
 }
 
 /* ---- blocks ---- */

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -47,20 +48,21 @@ static uint8_t *reserve_huge(uint64_t size) {
     return room + before;
 }
 
-static int map(ae_shared *s, bool writable) {
-    uint8_t *at = reserve_huge(s->size);
-    void *data = mmap(at, s->size, PROT_READ | (writable ? PROT_WRITE : 0),
+static int map(ae_shared *s, uint64_t mapped, bool writable) {
+    s->mapped = mapped < s->size ? mapped : s->size;
+    uint8_t *at = reserve_huge(s->mapped);
+    void *data = mmap(at, s->mapped, PROT_READ | (writable ? PROT_WRITE : 0),
                       MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), s->fd, 0);
     const int failed = errno;
     s->data = data == MAP_FAILED ? NULL : data;
     if (at && !s->data)
-        munmap(at, s->size);
+        munmap(at, s->mapped);
     return s->data ? 0 : failed;
 }
 
-int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err) {
+int ae_shared_create(const char *name, uint64_t size, uint64_t mapped, ae_shared *out, aether_error *err) {
     *out = (ae_shared){.size = size, .fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-    int rc = out->fd < 0 || ftruncate(out->fd, (off_t)size) != 0 ? errno : map(out, true);
+    int rc = out->fd < 0 || ftruncate(out->fd, (off_t)size) != 0 ? errno : map(out, mapped, true);
     if (!rc)
         return AETHER_OK;
     ae_shared_close(out);
@@ -73,7 +75,7 @@ int ae_shared_reserve(const aether_live_memory *given, uint64_t size, ae_shared 
     if (!data)
         return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)size,
                            "the memory's reserve() refused %" PRIu64 " bytes", size);
-    *out = (ae_shared){.data = data, .size = size, .fd = -1, .given = given};
+    *out = (ae_shared){.data = data, .size = size, .mapped = size, .fd = -1, .given = given};
     if ((uintptr_t)data % PAGE == 0)
         return AETHER_OK;
     ae_shared_close(out);
@@ -91,7 +93,8 @@ int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err) {
     return ae_error_os(err, errno, "cannot seal shared memory");
 }
 
-int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, aether_error *err) {
+int ae_shared_attach(int fd, uint64_t mapped, bool writable, const char *what, ae_shared *out,
+                     aether_error *err) {
     struct stat status;
     *out = (ae_shared){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     /* Before the size, which is final then. */
@@ -108,18 +111,36 @@ int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, ae
                             what);
     }
     out->size = (uint64_t)status.st_size;
-    const int failed = map(out, writable);
+    const int failed = map(out, mapped, writable);
     if (!failed)
         return AETHER_OK;
     ae_shared_close(out);
     return ae_error_os(err, failed, "cannot map the %s of a live graph", what);
 }
 
+int ae_shared_extend(const ae_shared *s, uint64_t mapped, uint8_t **out, aether_error *err) {
+    uint8_t *at = reserve_huge(mapped);
+    /* Of no bytes: the mapping stays where it is, and is there once more. Past the C library, in which UCX
+     * puts a function in place of mremap() that leaves the address out. */
+    const long data = syscall(SYS_mremap, s->data, 0UL, mapped, MREMAP_MAYMOVE | (at ? MREMAP_FIXED : 0), at);
+    const int failed = errno;
+    *out = data == -1 ? NULL : (uint8_t *)data;
+    if (*out)
+        return AETHER_OK;
+    if (at)
+        munmap(at, mapped);
+    return ae_error_os(err, failed, "cannot map %" PRIu64 " bytes of shared memory", mapped);
+}
+
+void ae_shared_unmap(uint8_t *data, uint64_t mapped) {
+    munmap(data, mapped);
+}
+
 void ae_shared_close(ae_shared *s) {
     if (s->given && s->given->release)
         s->given->release(s->given->context, s->data, s->size);
     else if (!s->given && s->data)
-        munmap(s->data, s->size);
+        munmap(s->data, s->mapped);
     if (!s->given && (s->fd > 0 || s->size))
         close(s->fd);
     *s = (ae_shared){.fd = -1};
@@ -129,7 +150,7 @@ void ae_shared_want_huge(const ae_shared *s) {
     const int saved = errno;
     if (s->given)
         return;
-    madvise(s->data, s->size, MADV_HUGEPAGE); /* a hint: kernels without it decline */
+    madvise(s->data, s->mapped, MADV_HUGEPAGE); /* a hint: kernels without it decline */
     errno = saved;
 }
 

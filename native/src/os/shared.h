@@ -1,5 +1,5 @@
 /*
- * os/shared.h - memory that processes share: a memfd, mapped whole.
+ * os/shared.h - memory that processes share: a memfd, mapped whole, or its first part.
  *
  *   creator   memfd --mmap, writable--> data[size]      then sealed
  *   others    fd    --mmap------------> data[size]      read-only, unless shared for writing
@@ -23,6 +23,7 @@
 typedef struct ae_shared {
     uint8_t *data; /* NULL: nothing is mapped */
     uint64_t size;
+    uint64_t mapped; /* bytes of it */
     int fd;
     const aether_live_memory *given; /* whose memory it is; NULL: a memfd's */
 } ae_shared;
@@ -35,15 +36,23 @@ typedef struct ae_shared_hooks {
     int (*collapse)(uint64_t offset);
 } ae_shared_hooks;
 
-/* Create `size` bytes of zeros (a multiple of 4096) and map them for writing. `name` is for
+#define AE_SHARED_WHOLE UINT64_MAX
+
+/* Create `size` bytes of zeros and map the first `mapped` for writing, multiples of 4096. `name` is for
  * /proc/<pid>/maps. */
-int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err);
+int ae_shared_create(const char *name, uint64_t size, uint64_t mapped, ae_shared *out, aether_error *err);
 /* Reserve memory by hooks, which are borrowed. Sealing and huge pages are then none of our business. */
 int ae_shared_reserve(const aether_live_memory *given, uint64_t size, ae_shared *out, aether_error *err);
 /* Fix the size; unless `all_write`, others can only read from now on. */
 int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err);
-/* Map the sealed memory behind a descriptor, which is duplicated. `what` is for messages. */
-int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, aether_error *err);
+/* Map the first bytes of the sealed memory behind a descriptor, which is duplicated. `what` is for messages.
+ */
+int ae_shared_attach(int fd, uint64_t mapped, bool writable, const char *what, ae_shared *out,
+                     aether_error *err);
+/* Map more than is mapped, elsewhere, for writing if that is; also where a seal forbids it otherwise. What
+ * was mapped before stays. */
+int ae_shared_extend(const ae_shared *s, uint64_t mapped, uint8_t **out, aether_error *err);
+void ae_shared_unmap(uint8_t *data, uint64_t mapped);
 /* Unmap and close; a zeroed struct is fine. */
 void ae_shared_close(ae_shared *s);
 

@@ -176,7 +176,7 @@ static int map_file(aether_table *t, int fd, uint64_t size, bool writable, aethe
 }
 
 static int map_memory(aether_table *t, int fd, bool writable, aether_error *err) {
-    const int rc = ae_shared_attach(fd, writable, "memory", &t->memory, err);
+    const int rc = ae_shared_attach(fd, AE_SHARED_WHOLE, writable, "memory", &t->memory, err);
     if (rc)
         return rc;
     ae_shared_want_huge(&t->memory);
@@ -304,7 +304,7 @@ static int create_file(const char *path, const ae_table_header *h, uint64_t size
 
 static int create_memory(const ae_table_header *h, uint64_t size, aether_table **out, aether_error *err) {
     ae_shared memory;
-    int rc = ae_shared_create("aether-live-rows", (size + 4095) / 4096 * 4096, &memory, err);
+    int rc = ae_shared_create("aether-live-rows", (size + 4095) / 4096 * 4096, AE_SHARED_WHOLE, &memory, err);
     if (rc)
         return rc;
     memcpy(memory.data, h, sizeof *h);
