@@ -224,10 +224,10 @@ class Embedding:
         return _folder(out) if self._schema.is_typed else contextlib.nullcontext()
 
     @property
-    def followed(self) -> list[set[EdgeType]]:
+    def followed(self) -> list[list[EdgeType]]:
         """Edge types by layer whose edges it is given."""
         fanouts = [fanouts_of(self._schema.typed, fanout) for fanout in self._options.fanouts]
-        return [{kind for kind, number in fanout.items() if number} for fanout in fanouts]
+        return [[kind for kind, number in fanout.items() if number] for fanout in fanouts]
 
     def _run_layers(self, journal: Journal, remark: Callable[[str], None], keeps_all: bool) -> None:
         state = {"layer": 0, "rows": 0, **journal.state}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from typing import Any
 
@@ -305,7 +305,7 @@ class Refresh:
             self._remark(
                 f"of {sum(counts.values()):,} nodes the layers compute {' and '.join(numbers)}"
             )
-            kept.intend(changed)
+            kept.intend(changed, outputs.values())
             fresh = {
                 kept.file(OUTPUT, name): outputs[name]
                 for name, nodes in stale[-1].items() if len(nodes)
@@ -373,7 +373,7 @@ class Refresh:
 
 def _stale_nodes(
     schema: Schema, lists: Mapping[EdgeType, Ids], rows: Mapping[str, Ids],
-    layers: Iterable[tuple[Collection[str], Set[EdgeType]]],
+    layers: Iterable[tuple[Collection[str], Collection[EdgeType]]],
 ) -> Iterator[dict[str, Ids]]:  # fmt: skip
     """Yield the nodes whose rows may differ, ascending, by type, for each layer.
 
@@ -398,8 +398,8 @@ def _stale_nodes(
             kind: np.flatnonzero(reached[kind[0]] & ~followed[kind])
             for kind in kinds if kind[0] in read
         }  # fmt: skip
-        for kind in kinds & lists.keys():
-            reached[kind[2]][lists[kind]] = True
+        for kind in kinds:
+            reached[kind[2]][lists.get(kind, [])] = True
         for kind, front in fronts.items():
             edges = schema.edges(kind)
             if len(front) and edges.layout == "csc":

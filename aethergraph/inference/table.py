@@ -22,7 +22,7 @@ they may have changed back.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -179,17 +179,22 @@ class KeptLayers(Journal):
             outputs=[input_state(path) for path in outputs],
         )  # fmt: skip
 
-    def intend(self, changed: Mapping[str, Ids]) -> None:
-        """Record that rows will be brought to this moment, and which rows of features differ."""
+    def intend(self, changed: Mapping[str, Ids], outputs: Iterable[str]) -> None:
+        """Record that rows will be brought to this moment, and which rows of features differ.
+
+        The outputs may be those that a process has placed which was killed then.
+        """
         for node_type, ids in changed.items():
             self._save(self.file(_CHANGED_ROWS, node_type), ids)
-        self.record(**{**self.state, "going_to": {"moment": self.now}})
+        states = [input_state(path) for path in outputs]
+        self.record(**{**self.state, "going_to": {"moment": self.now, "outputs": states}})
 
     def intend_outputs(self, fresh: Mapping[str, str]) -> None:
         """Record that files take the places of outputs, which go by the paths of these files."""
         states = [{**input_state(path), "path": os.path.abspath(output)}
                   for path, output in fresh.items()]  # fmt: skip
-        going_to = {**self.state["going_to"], "outputs": states}
+        before = self.state["going_to"]
+        going_to = {**before, "outputs": [*before["outputs"], *states]}
         self.record(**{**self.state, "going_to": going_to})
 
     def left_changed(self, node_type: str) -> Ids:

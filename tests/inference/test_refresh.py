@@ -705,7 +705,7 @@ def test_out_edges_are_needed_to_follow_what_has_changed(is_typed: bool, tmp_pat
     vectors.refresh(graph)
     assert vectors.refresh(graph) == [[], []]
     graph.insert_edge(7, 3)
-    named = r"graph\[\('_N', 'to', 'other'\)\]" if is_typed else "graph"
+    named = r"graph\[\('_N', '_E', '_N'\)\]" if is_typed else "graph"
     message = f"^{named} stores in-edges alone .*: make the graph with layout='both', or restart"
     with pytest.raises(LayoutError, match=message):
         vectors.refresh(graph)
@@ -760,16 +760,22 @@ def test_outputs_of_types_that_are_gone_or_of_somebody_else(tmp_path: Path) -> N
 
 def test_types_whose_rows_nobody_reads_or_that_have_none(tmp_path: Path) -> None:
     """Rows of features that changed without an effect, and back, had one on what came between."""
-    kinds = [("first", "to", "last"), ("last", "to", "last")]
-    graph, x = DynamicHeteroGraph({"first": 3, "last": 3}, kinds), np.zeros((3, 1), int)
-    for value, ends in ((0, None), (1, None), (1, ([1], [2])), (0, None)):
-        x[1] = value
-        if ends is not None:
-            graph[kinds[0]].insert(*ends)
-        features = {"first": x, "last": np.zeros((3, 1), int)}
+
+    def check(features: Any = None) -> None:
         for out, options in (("h", {"refresh": True}), ("all", {"force": True})):
             embed([Total(), Total()], graph, features, tmp_path / out, **options)
         assert_same(read(tmp_path / "h"), read(tmp_path / "all"))
+
+    x, kinds = np.zeros((3, 1), int), [("first", "to", "last"), ("last", "to", "last")]
+    graph = DynamicHeteroGraph({"first": 3, "last": 3}, kinds, 16)
+    for name in ("first", "last"):
+        graph[name].node_attrs["x"] = x
+    check()
+    graph["first"].update([1], x=[[1]])
+    check()
+    graph[kinds[0]].insert([1], [2])
+    check()
+    check({"first": x, "last": x})
     assert read(tmp_path / "h").keys() == {"last"}
 
 
@@ -876,6 +882,11 @@ def test_goes_on_wherever_a_refresh_was_ended(
         if not is_over:
             assert_one_of(read(vectors.out), before, vectors.of_all(snapshot, rows))
         graph.delete_edge(7, 3)
+        if not is_over:
+            with monkeypatch.context() as patch, suppress(Interrupt):  # again, and sooner
+                Ended(patch, left // 2)
+                vectors.run(graph, x)
+            gc.collect()
         vectors.refresh(graph, x)
         assert is_over or not any("all nodes" in text for text in vectors.remarks)
         if is_over:
