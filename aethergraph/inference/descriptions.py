@@ -76,8 +76,7 @@ def describe_command(
         "until": None if options.until is None else str(options.until.time),
         "time_attr": None if options.until is None else options.until.time_attr,
         "edge_attrs": {
-            f"{column.name} of {column.kind}" if graph.is_typed else column.name:
-                _describe_rows(column.rows, not of_commit)
+            _name_of_column(column, graph): _describe_rows(column.rows, not of_commit)
             for column in edge_columns
         },
     }  # fmt: skip
@@ -108,12 +107,14 @@ def describe_kept(
         store = at.native_snapshot.store
         kept["graph"] = {"live": store.uuid or store.memory_name}
         kept["edge_attrs"] = {  # which an edge has from the beginning to its end
-            f"{column.name} of {column.kind}"
-            if graph.is_typed
-            else column.name: f"{column.rows.dtype_name}{list(column.rows.row_shape)}"
+            _name_of_column(column, graph): f"{column.rows.dtype_name}{list(column.rows.row_shape)}"
             for column in edge_columns
         }
     return kept
+
+
+def _name_of_column(column: Column, graph: AnyGraph) -> str:
+    return f"{column.name} of {column.kind}" if graph.is_typed else column.name
 
 
 def _hash_all_lists(graph: HeterogeneousGraph) -> str:

@@ -101,17 +101,16 @@ def _first(outputs: Mapping[str, str]) -> str:
     return next(iter(outputs.values()))
 
 
-def _others(kept: KeptLayers, outputs: Mapping[str, str]) -> list[str]:
+def _files_of_others(kept: KeptLayers, outputs: Mapping[str, str]) -> list[str]:
     """Return the outputs that there are and that are not ours."""
     return [path for path in outputs.values() if os.path.lexists(path) and not kept.is_ours(path)]
 
 
 def _check_absent(kept: KeptLayers, outputs: Mapping[str, str], restart: bool) -> None:
     """Raise StorageError if there is an output that is not ours."""
-    others = _others(kept, outputs)
-    if not others:
+    path = next(iter(_files_of_others(kept, outputs)), None)
+    if path is None:
         return
-    path = others[0]
     if not kept.state:
         raise StorageError(
             errno.EEXIST,
@@ -171,7 +170,7 @@ class Refresh:
                     "changed since: it begins anew"
                 )
                 restart = True
-        force = force or not _others(kept, outputs)
+        force = force or not _files_of_others(kept, outputs)
         return job.run(kept.output, force, restart, self._remark, kept)
 
     def _is_of_another_moment(self, command: dict[str, Any]) -> bool:
@@ -196,7 +195,7 @@ class Refresh:
         if differences:
             raise InvalidArgumentError(
                 f"{kept.output} was made of something else: {'; '.join(differences)}. "
-                f"{_ANEW_OVER if _others(kept, self._outputs) else _ANEW}"
+                f"{_ANEW_OVER if _files_of_others(kept, self._outputs) else _ANEW}"
             )
         for path in self._outputs.values():
             if not kept.is_ours(path):
