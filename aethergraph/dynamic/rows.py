@@ -120,10 +120,10 @@ class GrowingRows:
     def _added_table(self, end: int) -> native.NativeRows:
         """Return the same for native calls; what other threads ask for meanwhile is theirs."""
         added = self._added(end)
-        made = self._table
-        if made is None or made[0] is not added:
-            made = self._table = added, native.NativeRows(added, self._code)
-        return made[1]
+        table = self._table
+        if table is None or table[0] is not added:
+            table = self._table = added, native.NativeRows(added, self._code)
+        return table[1]
 
     def _slots(self, count: int) -> NDArray[np.uint32]:
         """Return the number of the last version of each row; 0: it was never changed."""

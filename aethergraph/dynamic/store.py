@@ -36,7 +36,7 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.node_times import NODE_TIME, RESERVED
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState
-from aethergraph.dynamic.transaction import Mark, SingleEdges, Transaction
+from aethergraph.dynamic.transaction import Mark, SingleEdges, Transaction, pack_edge
 from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
     AbsentError,
@@ -336,16 +336,16 @@ class LiveStore(LiveState):
         """Insert an edge with plain values into the open transaction."""
         opened.check()
         singles = opened.singles(kind)
-        size = len(singles.content)
+        size = len(singles)
         try:
             edge = self.live.insert_one(kind.number, src, dst, time or 0, weight or 0.0)
-            singles.add(src, dst, time or 0, weight or 0.0)
+            singles += pack_edge(src, dst, time or 0, weight or 0.0)
             if not kind.is_plain:
                 self._put_values(kind, edge, time, weight)
             return edge
         except BaseException as error:
-            has_changed = len(singles.content) > size
-            del singles.content[size:]
+            has_changed = len(singles) > size
+            del singles[size:]
             self._undo_call(opened, opened.mark(), error, has_changed)
             raise
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from struct import pack
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
     from aethergraph import _native as native
     from aethergraph.dynamic.edge_types import EdgeKind
 
-__all__ = ["Mark", "SingleEdges", "Transaction"]
+__all__ = ["Mark", "SingleEdges", "Transaction", "pack_edge"]
 
 #: Lengths of what a transaction keeps, and the nodes added, at the beginning of a call.
 Mark: TypeAlias = tuple[tuple[int, ...], Counter[str]]
 
+#: Source, destination, time and weight of an edge in few bytes.
+pack_edge = Struct("<qqqf").pack
 _EDGE = np.dtype([("src", "<i8"), ("dst", "<i8"), ("time", "<i8"), ("weight", "<f4")])
 
 
 class SingleEdges(NamedTuple):
-    """Edges that were inserted one by one, in few bytes."""
+    """Edges that were inserted one by one, as :data:`pack_edge` has them."""
 
     kind: EdgeKind
     content: bytearray
-
-    def add(self, src: int, dst: int, time: int, weight: float) -> None:
-        """Keep an edge behind the last."""
-        self.content.extend(pack("<qqqf", src, dst, time, weight))
 
     def insert(self, live: native.NativeLive) -> None:
         """Insert them once more."""
@@ -90,13 +88,13 @@ class Transaction:
                 f"the transaction was undone when a change failed: {self.failure}"
             ) from self.failure
 
-    def singles(self, kind: EdgeKind) -> SingleEdges:
-        """Return the last of its calls, if these are single edges of a type, or a new such one."""
+    def singles(self, kind: EdgeKind) -> bytearray:
+        """Return what keeps the next single edge of a type: the last of its calls, or a new one."""
         last = self.calls[-1] if self.calls else None
         if not isinstance(last, SingleEdges) or last.kind is not kind:
             last = SingleEdges(kind, bytearray())
             self.calls.append(last)
-        return last
+        return last.content
 
     def mark(self) -> Mark:
         """Return where it is, for :meth:`take_back`."""
