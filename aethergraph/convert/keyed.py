@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.dialect import as_delimiter
 from aethergraph.convert.external.budget import working_memory
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.driver import kept_if_useful
@@ -39,7 +40,6 @@ from aethergraph.convert.readers.base import (
 )
 from aethergraph.convert.readers.edge_plan import AttrSpec, EdgePlan
 from aethergraph.convert.readers.edges import known_ends
-from aethergraph.convert.readers.text_lines import as_delimiter
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
 from aethergraph.convert.typed.columns import ColumnReader, share_times, zone_of

@@ -10,10 +10,8 @@ is wrong with any of them; else one by one, which tells the bad ones from the ot
 
 from __future__ import annotations
 
-import csv
 import difflib
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +20,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.dialect import (
+    BYTE_ORDER_MARK,
+    INTEGER,
+    LOGICAL,
+    NUMBER,
+    Head,
+    explain_byte,
+    explain_count,
+    split_records,
+)
 from aethergraph._checks.exact import LARGEST_ID, MANTISSA, of_integers
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_list, shown
@@ -44,8 +52,6 @@ __all__ = [
 Array: TypeAlias = NDArray[Any]
 Payloads: TypeAlias = Sequence[bytes]
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)", re.I)
 #: Lists and objects of a payload of JSON that is parsed with others. Python refuses deep ones, and
 #: pyarrow takes them: what may be so deep is read one by one, wherever it stands.
 _MANY = 500
@@ -354,31 +360,28 @@ class CsvDecoder(Decoder):
 
     Args:
         names: names of the columns; None: the first line of a file has them.
-        delimiter: one ASCII character between fields.
+        delimiter: one ASCII character between fields; None: that of the first line, or a comma
+            where ``names`` are given.
     """
 
-    def __init__(self, names: Sequence[str] | None, delimiter: str = ",") -> None:
+    def __init__(self, names: Sequence[str] | None, delimiter: str | None = None) -> None:
         self.names = None if names is None else as_list(names, "columns", "names")
         for name in self.names or ():
             if not isinstance(name, str):
                 raise InvalidArgumentError(f"columns: {shown(name)} is no name")
         is_one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
-        if not is_one or delimiter in '\0\r\n"':
+        if delimiter is not None and (not is_one or delimiter in '\0\r\n"'):
             raise InvalidArgumentError(
                 f"delimiter = {shown(delimiter)} cannot part fields: give one ASCII character, "
                 "such as ',' or '\\t', but no quote"
             )
-        self.delimiter = delimiter
+        self.delimiter = "," if delimiter is None and names is not None else delimiter
 
-    def with_names(self, line: bytes) -> CsvDecoder:
-        """Return a decoder for lines below a first line with the names."""
-        decoder = CsvDecoder(self._split(line), self.delimiter)
+    def below(self, head: Head) -> CsvDecoder:
+        """Return a decoder for the lines below a header."""
+        decoder = CsvDecoder(head.names, head.delimiter)
         decoder.texts = self.texts
         return decoder
-
-    def _split(self, payload: bytes) -> list[str]:
-        (fields,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
-        return fields
 
     def _decode_all(
         self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
@@ -391,6 +394,8 @@ class CsvDecoder(Decoder):
         text = b"\n".join(payloads)
         if self.names is None or text.count(b"\n") != len(payloads) - 1 or not _is_text(text):
             return None
+        if text.startswith(BYTE_ORDER_MARK) or not self._is_closed(payloads[-1]):
+            return None  # pyarrow drops the one, and closes the quotes of the other
         if b"0x" in text or b"0X" in text:  # an integer to pyarrow, a text to everybody else
             return None
         if not set(fields) <= set(self.names):
@@ -419,26 +424,44 @@ class CsvDecoder(Decoder):
         # What is empty is missing, which is looked for one by one.
         return None if any("" in columns[name] for name in self.texts) else columns
 
+    def _is_closed(self, payload: bytes) -> bool:
+        """Return whether the quotes of a payload are closed."""
+        try:
+            return b'"' not in payload or bool(
+                [*split_records(payload.decode(), self.delimiter or "")]
+            )
+        except ValueError:
+            return False
+
     def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
-        if self.names is None:
+        if self.names is None or self.delimiter is None:
             raise InvalidArgumentError("the schema must have columns=, as lines have no names")
-        values = self._split(payload)
-        if len(values) != len(self.names):
-            raise ValueError(f"{len(values)} fields where there are {len(self.names)} columns")
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(explain_byte(error)) from None
+        records = [fields for _, _, fields in split_records(text, self.delimiter)]
+        if len(records) != 1:
+            raise ValueError(f"{len(records)} lines where one record stands")
+        (fields,) = records
+        if len(fields) != len(self.names):
+            raise ValueError(explain_count(len(fields), len(self.names), text))
         return {
-            name: (text or None) if name in self.texts else _of_text(text)
-            for name, text in zip(self.names, values, strict=True)
+            name: field if name in self.texts or field is None else _of_text(field)
+            for name, field in zip(self.names, fields, strict=True)
         }
 
 
 def _of_text(text: str) -> Any:
     """Return the number or flag that a field of a CSV file says, else its text; None: empty."""
-    text = text.strip()
-    if _INTEGER.fullmatch(text):
+    text = text.strip(" \t")
+    if INTEGER.fullmatch(text):
         return int(text)
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         return float(text)
-    return {"": None, "true": True, "false": False}.get(text.lower(), text)
+    if text in LOGICAL:
+        return text.lower() == "true"
+    return text or None
 
 
 # ---- structs -------------------------------------------------------------------------------------

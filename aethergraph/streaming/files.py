@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import fnmatch
 import os
 import time
@@ -10,12 +9,23 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.dialect import (
+    BYTE_ORDER_MARK,
+    Head,
+    explain_byte,
+    explain_start,
+    find_head,
+    find_marks,
+    last_line_end,
+)
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_flag, as_text, is_name, shown
 from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
@@ -61,9 +71,9 @@ class FileSource(SchemaSource):
 
     Args:
         path: the file or the folder.
-        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line, also
-            where a line break stands in quotes, ``"struct"`` one behind the other; ``"arrow"`` is
-            Parquet or Arrow, by the name.
+        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line (a
+            quoted field of CSV may go on in the next), ``"struct"`` one behind the other;
+            ``"arrow"`` is Parquet or Arrow, by the name.
         name: name under which the graph keeps the offsets; None: the name of the file or folder,
             without those above. Under another name it is another stream.
         follow: wait for more at the end; False: that is the end of the stream.
@@ -428,7 +438,7 @@ class _TextFile(_BytesFile):
         while True:
             block = self._block(place, size)
             at_end = len(block) < size
-            end = len(block) if at_end and self._is_whole else block.rfind(b"\n") + 1
+            end = len(block) if at_end and self._is_whole else self._record_end(block)
             if end:
                 return block[:end]
             if at_end:
@@ -436,23 +446,38 @@ class _TextFile(_BytesFile):
                 return b""
             size *= 8
             if size > _LONGEST:
+                end = block.rfind(b"\n") + 1  # of a quote that is never closed
+                if end:
+                    return block[:end]
                 raise self._error(f"the line at byte {place} is longer than {_LONGEST // 8} bytes")
+
+    @property
+    def _quotes(self) -> bytes | None:
+        """Delimiter of fields that may be quoted, and then hold line ends; None: there are none."""
+        decoder = self._decoder or self._schema.decoder
+        delimiter = decoder.delimiter if isinstance(decoder, CsvDecoder) else None
+        return None if delimiter is None else delimiter.encode()
+
+    def _record_end(self, block: bytes) -> int:
+        """Return where the last whole record ends; 0 if there is none."""
+        quotes = self._quotes
+        if quotes is None or b'"' not in block:
+            return block.rfind(b"\n") + 1
+        return last_line_end(block, quotes, commented=False)
 
     def _choose_decoder(self) -> bool:
         """Find the names of the columns, if the file has them; return whether that was possible."""
         decoder = self._schema.decoder
         if isinstance(decoder, CsvDecoder) and decoder.names is None:
-            place, head = 0, b""
-            while not head:  # empty lines may stand before it
+            place, head = 0, None
+            while head is None:  # comments and empty lines may stand before it
                 block = self._lines(place, 1 << 16)
                 if not block:
                     return False
-                mark = b"" if place else codecs.BOM_UTF8
-                trimmed = block.removeprefix(mark).lstrip(b"\r\n")
-                head, end, _ = trimmed.partition(b"\n")
-                place += len(block) - len(trimmed) + len(head + end)
-            decoder = decoder.with_names(head.rstrip(b"\r"))
-            names = decoder.names or []
+                head = self._head_of(block, decoder.delimiter, place == 0)
+                place += len(block) if head is None else head.end
+            decoder = decoder.below(head)
+            names = head.names
             for field in self._schema.fields:
                 if names.count(field) > 1:
                     raise FormatError(f"{self.path}: there are several columns {field!r}")
@@ -462,18 +487,54 @@ class _TextFile(_BytesFile):
         self._decoder = decoder
         return True
 
+    def _head_of(self, block: bytes, delimiter: str | None, is_first: bool) -> Head | None:
+        """Return the header, if it stands in a block of the file."""
+        try:
+            problem = explain_start(block.partition(b"\n")[0]) if is_first else None
+            if problem is None:
+                return find_head(block, delimiter, self.name)
+        except UnicodeDecodeError as error:
+            problem = f"the header cannot be read: {explain_byte(error)}"
+        except ValueError as error:
+            problem = f"the header cannot be read: {error}"
+        raise FormatError(f"{self.path}: {problem}")
+
     def _records(self, block: bytes) -> Records:
         begin = self.place
         self.place += len(block)
-        lines = block.split(b"\n")
-        starts = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
-        offsets = begin + np.concatenate([[0], starts])[: len(lines)]
-        if b"\r" in block:
-            lines = [line.rstrip(b"\r") for line in lines]
-        kept = [number for number, line in enumerate(lines) if line]
+        quotes = self._quotes
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
+        if quotes is None or not (b'"' in block or b"\r" in block):
+            lines = block.split(b"\n")
+        else:
+            ends = _record_ends(block, quotes, ends)
+            lines = [block[a:b] for a, b in pairwise([0, *ends.tolist(), len(block)])]
+        if b"\r" in block or b'"' in block:
+            lines = [line.rstrip(b"\r\n") for line in lines]
+        offsets = begin + np.concatenate([[0], ends])[: len(lines)]
+        if quotes is not None and begin == 0:
+            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+        blanks = b"" if quotes is None else b" " if quotes == b"\t" else b" \t"
+        kept = [number for number, line in enumerate(lines) if line.strip(blanks)]
         if len(kept) < len(lines):
             lines, offsets = [lines[number] for number in kept], offsets[kept]
         return self._schema.decode(self.partition, self.place, lines, offsets, self._decoder)
+
+
+def _record_ends(block: bytes, quotes: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where records of CSV end, which may hold line ends in quotes.
+
+    Behind a quote that is never closed every line is a record.
+    """
+    if b"\r" in block:
+        codes = np.frombuffer(block + b"\n", np.uint8)
+        ends = np.flatnonzero(((codes[:-1] == 13) & (codes[1:] != 10)) | (codes[:-1] == 10)) + 1
+    marks = find_marks(block, quotes, commented=False)
+    inside = np.searchsorted(marks.quotes, ends) % 2 == 1
+    if len(marks.quotes) % 2:
+        inside &= ends <= marks.quotes[-1]
+    outside: NDArray[np.int64] = ends[~inside]
+    return outside
 
 
 class _StructFile(_BytesFile):

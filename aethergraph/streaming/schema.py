@@ -128,13 +128,14 @@ class Schema:
 
     @classmethod
     def csv(
-        cls, *, columns: Sequence[str] | None = None, delimiter: str = ",", **fields: Any
+        cls, *, columns: Sequence[str] | None = None, delimiter: str | None = None, **fields: Any
     ) -> Schema:
         """Return the schema of records that are lines.
 
         Args:
             columns: names of the columns; None: the first line of each file has them.
-            delimiter: ASCII character between fields.
+            delimiter: ASCII character between fields; None: a comma, or what parts the names in
+                the first line: a comma, tab, semicolon or ``|``.
             fields: the attributes above.
         """
         return _make("csv", CsvDecoder(columns, delimiter), fields)

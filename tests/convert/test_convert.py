@@ -208,7 +208,7 @@ def test_label_arrays(array: Any, expected: Any, edges: Path, tmp_path: Path) ->
     ("kind", "text", "message"),
     [
         ("features", "f\n1\nx\n", "line 3, column 1 .f.: the feature 'x' is not a number"),
-        ("features", "1,2\n3\n", "line 2: 1 field where the first line has 2"),
+        ("features", "1,2\n3\n", "line 2: 1 field where there are 2 columns"),
         ("features", "1,2\n3,\n", "line 2, column 2 .feature.: the feature is missing"),
         ("features", "a,b\n", "the feature 'a' is not a number"),
         ("features", "", "is empty"),
@@ -262,7 +262,7 @@ def test_read_only_folder(edges: Path, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("memory", [None, "4G"])
 def test_sparse_ids_are_refused(memory: str | None, tmp_path: Path) -> None:
     path, other = tmp_path / "e.csv", tmp_path / "first.csv"
-    path.write_text(f"src,w,dst\n# no edge\n0,1,{2**40}\n1,2,2\n")
+    path.write_text(f"# no edge\nsrc,w,dst\n0,1,{2**40}\n1,2,2\n")
     other.write_text("src,w,dst\n3,1,4\n")
     place = r"/e\.csv, line 3, column 3 \(dst\): the largest node id is 1099511627776"
     with pytest.raises(LimitError, match=rf"{place}.*ids should be 0\.\.N-1.*without gaps"):

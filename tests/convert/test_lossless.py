@@ -368,13 +368,13 @@ def test_an_empty_line_in_one_column_is_a_missing_value(
 
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 8)
     path = tmp_path / "y.csv"
-    lines = ["label", "5", "6", "", "# no label", "7", "8", "9"]
+    lines = ["4", "5", "6", "", "# no label", "7", "8", "9"]
     for place in range(3, 9):
         rest = [line for line in lines if line]
         text = [*rest[: place - 1], "", *rest[place - 1 :]]
         path.write_bytes(end.join([*text, ""]).encode())
         if place == 8:  # nothing comes behind it
-            assert read_labels(path).tolist() == [5, 6, 7, 8, 9]
+            assert read_labels(path).tolist() == [4, 5, 6, 7, 8, 9]
             continue
         with pytest.raises(InputError, match=rf"line {place}, .*is missing \(an empty line\)"):
             read_labels(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from support.ingesting import edges, letters, opened, small, wait_for_edges
 from support.threads import WAIT, comes, run_together
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import FileSource, Ingestor, Schema
+from aethergraph.streaming import FileSource, Ingestor, Schema, files
 
 JSON = Schema.json(src="u", dst="v")
 
@@ -300,13 +301,71 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
         assert whole.num_edges == 3
 
 
-def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
-    """A CSV record is a line of the file; of a message of Kafka it is all."""
-    (tmp_path / "e.csv").write_bytes(b'u,v,note\n1,2,"one line"\n3,4,"two\nlines"\n5,6,end\n')
-    schema, graph = Schema.csv(src="u", dst="v"), small(100)
-    source = FileSource(tmp_path / "e.csv", schema, follow=False)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_break_in_quotes_is_part_of_the_record(end: str, tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.csv", small(100)
+    text = 'u,v,note\n1,2,"one line"\n3,4,"two\n\n""lines"\n5,6,end\n'.replace("\n", end).encode()
+    schema = Schema.csv(src="u", dst="v")
+    path.write_bytes(text)
+    Ingestor(graph, FileSource(path, schema, follow=False, growing=False)).run()
+    assert edges(graph) == [(1, 2), (3, 4), (5, 6)]
+    if end != "\r":  # the end of a line that grows
+        graph, path = small(100), tmp_path / "grows.csv"
+        path.touch()
+        with (
+            Ingestor(graph, FileSource(path, schema, interval=0.001)) as ingestor,
+            open(path, "ab", buffering=0) as file,
+        ):
+            for at in range(0, len(text), 5):
+                file.write(text[at : at + 5])
+                time.sleep(0.002)
+            wait_for_edges(ingestor, 3)
+        assert edges(graph) == [(1, 2), (3, 4), (5, 6)]
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_quote_that_is_never_closed_is_a_bad_record(
+    growing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file ends, or 8 MiB later, the lines behind it are records again."""
+    monkeypatch.setattr(files, "_BYTES", 32)
+    monkeypatch.setattr(files, "_LONGEST", 128)
+    path, graph = tmp_path / "e.csv", small(100)
+    rows = [(5, number % 100) for number in range(50 if growing else 2)]
+    path.write_text('u,v\n1,2\n3,"4\n' + "".join(f"{u},{v}\n" for u, v in rows))
+    source = FileSource(path, Schema.csv(src="u", dst="v"), follow=False, growing=growing)
     stats = Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
-    assert (stats.edges, stats.bad) == (2, 2) and edges(graph) == [(1, 2), (5, 6)]
+    assert edges(graph) == [(1, 2), *rows] and stats.bad == 1
+    (letter,) = letters(tmp_path / "bad")
+    assert "a quote opens a field and is never closed" in letter["reason"] and letter["offset"] == 8
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_delimiter_is_that_of_the_header(delimiter: str, tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.csv", small(9)
+    path.write_text('# a, sheet\n"u,";v\n\n1; 2 \n'.replace(";", delimiter))
+    Ingestor(graph, FileSource(path, Schema.csv(src="u,", dst="v"), follow=False)).run()
+    assert edges(graph) == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("u,v\n1,2\n".encode("utf-16"), "is UTF-16 text: convert it"),
+        (gzip.compress(b"u,v\n1,2\n"), "is compressed: unpack it"),
+        (b"u,v,\xeb\n1,2,3\n", "the header cannot be read: byte 0xeb is not UTF-8: convert"),
+        (b'u,v,"\n1,2,3\n', "the header cannot be read: a quote opens a field and is never closed"),
+    ],
+)
+def test_a_file_that_is_no_csv(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_bytes(content)
+    schema = Schema.csv(src="u", dst="v")
+    with pytest.raises(errors.FormatError, match=f"e.csv: {words}"):
+        Ingestor(small(9), FileSource(path, schema, follow=False, growing=False)).run()
+
+
+def test_a_message_is_one_record_with_its_line_breaks() -> None:
     named = Schema.csv(src="u", dst="v", columns=["u", "v", "note"])
     found = named.decode(0, 1, [b'3,4,"two\nlines"'], np.arange(1))
     assert (found.count, found.bad) == (1, [])

@@ -20,6 +20,7 @@ from support.ingesting import kills_timeout, letters, run_killed
 from support.strategies import examples
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
+from aethergraph._checks.dialect import find_head
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema, decode
 
 SMALL: dict[str, Any] = {"arena_mb": 16, "huge_pages": False, "max_nodes": 100_000}
@@ -331,4 +332,5 @@ def test_killed_anywhere_keys_and_edges_agree(tmp_path: Path) -> None:
 def test_decoders_of_texts_are_found_again() -> None:
     schema = Schema.csv(src="u", dst="v", ids="str")
     assert isinstance(schema.decoder, decode.CsvDecoder)
-    assert schema.decoder.with_names(b"u,v").texts == {"u", "v"}
+    head = find_head(b"u,v", None)
+    assert head is not None and schema.decoder.below(head).texts == {"u", "v"}

@@ -135,7 +135,7 @@ def open_table(
         return GlTable(path)
     candidates = {"csv": ",\t;| ", "tsv": "\t", "whitespace": " "}[kind]
     if kind == "whitespace" and format is None:
-        candidates = ", "  # a .txt file may hold CSV
+        candidates = ",;| "  # a .txt file may hold CSV
     return TextTable(
         path, delimiter=delimiter, candidates=candidates, header=header, threads=threads
     )

@@ -11,9 +11,9 @@ pyarrow's CSV reader::
 The bracketed steps run only for blocks that need them. 1 MiB keeps a block inside the second
 level cache: measured 14-16 million two-column lines/s per core against 8-10 for 16 MiB blocks.
 
-Format: lines that start with ``#`` or ``%`` are comments, unless they could be rows; empty lines
-are skipped, a field may be quoted with ``"``; blank-separated files have any run of spaces and tabs
-between fields. Every line has as many fields as the first one.
+Format: that of :mod:`aethergraph._checks.dialect`, and two more: blank-separated files have any run
+of spaces and tabs between fields, and files without a header have comments in any place, unless
+they could be rows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,21 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph import _native as native
+from aethergraph._checks.dialect import (
+    BYTE_ORDER_MARK,
+    LINE_END,
+    LOGICAL,
+    Marks,
+    as_delimiter,
+    comment_hint,
+    explain_byte,
+    explain_count,
+    find_delimiter,
+    find_marks,
+    is_blank,
+    split_records,
+    without_comments,
+)
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.convert.readers.base import (
     Field,
@@ -40,17 +55,9 @@ from aethergraph.convert.readers.base import (
 )
 from aethergraph.convert.readers.exact import explain_text_change, may_change
 from aethergraph.convert.readers.text_blocks import Block, BlockReader, count_byte
-from aethergraph.convert.readers.text_lines import (
-    LINE_END,
-    BadBlock,
-    as_delimiter,
-    split_records,
-    squeeze_blanks,
-)
-from aethergraph.convert.readers.text_quotes import Marks, find_marks, without_comments
+from aethergraph.convert.readers.text_lines import BadBlock, squeeze_blanks
 from aethergraph.convert.readers.text_values import (
     DATE,
-    LOGICAL,
     arrow_type_of,
     explain_value,
     is_value,
@@ -67,8 +74,8 @@ _SEARCH_BYTES = 64 << 10  # a bad block is searched for its bad line in parts of
 
 _MOST_COLUMNS = 1 << 20
 
-_BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
-_QUOTED = re.compile(r'"[^"]*"')
+_BLANK_LINE = re.compile(rb"(?<![^\r\n])[ \t]+(?=[\r\n]|\Z)")
+_SPACE_LINE = re.compile(rb"(?<![^\r\n]) +(?=[\r\n]|\Z)")
 _EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
 _NO_VALUES = re.compile(rb"(?:[ \t\f\v]*(?:[#%][^\r\n]*)?[\r\n])*[ \t\f\v]*(?:[#%][^\r\n]*)?")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
@@ -164,6 +171,11 @@ class TextTable:
         """Return the name of a column, or None while there is no header."""
         return self.names[column] if self.names is not None else None
 
+    @property
+    def _commented(self) -> bool:
+        """True if comments may stand behind the first row: none of a table with a header."""
+        return self.names is None
+
     def _use_header(self) -> None:
         self.names = [name.strip() for name in self._first]
         self._skip_bytes = self._header_end
@@ -184,7 +196,7 @@ class TextTable:
             InputError: the first bad value, with its line and column.
         """
         self._check_times(fields)
-        source = BlockReader(self.path, self._quotes)
+        source = BlockReader(self.path, self._quotes, self._commented)
         waiting: deque[tuple[Future[list[Array]], Block]] = deque()
 
         def next_arrays() -> list[Array]:
@@ -307,31 +319,33 @@ class TextTable:
         data = b""
         for block in BlockReader(self.path, quotes=None):
             data += block.copy()
-            if len(self._data_lines(data)) >= 2:
+            if self._row(data, self._row(data, 0)[1])[0]:
                 break
-        lines = self._data_lines(data)
-        if not lines:
+        line, _ = self._row(data, 0)
+        if not line:
             problem = "is empty" if not data else "holds only comments and empty lines"
             raise InputError(self.path, problem)
-        first, end = lines[0]
         if delimiter is None:
-            text = _QUOTED.sub("", first.strip()).replace("\t", "\t ")  # a tab is a blank as well
-            # A file of one column: take the first candidate, which fits the file's name best.
-            single = candidates[0] if len(candidates) > 2 else candidates[-1]
-            self._delimiter = next((d for d in candidates if d in text), single)
+            # A tab is a blank as well.
+            self._delimiter = find_delimiter(line.replace("\t", "\t "), candidates)
         self._quotes = self._delimiter.encode() if self._delimiter != " " else None
-        second = self._split(lines[1][0]) if len(lines) > 1 else None
-        return data, self._split(first), second, end
+        line, end = self._row(data, 0)
+        second, _ = self._row(data, end)
+        return data, self._split(line), self._split(second) if second else None, end
 
-    def _data_lines(self, data: bytes, count: int = 2) -> list[tuple[str, int]]:
-        lines: list[tuple[str, int]] = []
-        for match in _LINE.finditer(data):
-            line = match.group(1)
-            if line.strip() and not line.lstrip().startswith((b"#", b"%")):
-                lines.append((line.decode("utf-8", "replace"), match.end()))
-                if len(lines) == count:
-                    break
-        return lines
+    def _row(self, data: bytes, at: int) -> tuple[str, int]:
+        """Return the first row of a text from a place on, and its end; "" if there is none."""
+        for match in _LINE.finditer(data, at):
+            line = match[1]
+            if not line.strip() or line.lstrip().startswith((b"#", b"%")):
+                continue
+            end = match.end()
+            if self._quotes is not None and b'"' in line:
+                marks = find_marks(data[match.start() :], self._quotes, commented=False)
+                if marks.quotes_before(end - match.start()) % 2:
+                    end = _line_end(data, end, match.start(), marks)
+            return data[match.start() : end].decode("utf-8", "replace").rstrip("\r\n"), end
+        return "", len(data)
 
     def _split(self, line: str) -> list[str]:
         columns = line.count(self._delimiter) + 1
@@ -340,7 +354,11 @@ class TextTable:
             raise InputError(self.path, f"{problem} (is the delimiter right?)")
         if self._delimiter == " ":
             return _BLANKS.split(line.strip(" \t"))
-        return next(split_records(line, self._delimiter), (0, [""]))[1]
+        try:
+            _, _, values = next(split_records(line, self._delimiter), (0, 0, [""]))
+        except ValueError:  # said when it is read
+            return line.split(self._delimiter)
+        return [value or "" for value in values]
 
     # ---- one block -------------------------------------------------------
 
@@ -349,13 +367,18 @@ class TextTable:
 
         self._refuse_rows_as_comments(block, fields)
         try:
+            plain = self._parse_plain(block, fields)
+            if plain is not None:
+                return plain
+            self._check_encoding(block)
             try:
                 return self._parse(block, fields)
             except pa.ArrowInvalid:
-                # Lines of spaces are no error, but too rare to look for in good blocks.
-                if self._delimiter == " " or not _BLANK_LINE.search(block.copy()):
+                # Lines of blanks are no error, but too rare to look for in good blocks.
+                pattern = _SPACE_LINE if self._delimiter == "\t" else _BLANK_LINE
+                if self._delimiter == " " or not pattern.search(block.copy()):
                     raise
-                block = Block.of(_BLANK_LINE.sub(b"", block.copy()), block.line)
+                block = Block.of(pattern.sub(b"", block.copy()), block.line)
                 return self._parse(block, fields)
         except (pa.ArrowInvalid, BadBlock) as error:
             self._explain(block.copy(), block.line, fields, error)
@@ -364,13 +387,12 @@ class TextTable:
         import pyarrow as pa
         import pyarrow.csv as pacsv
 
-        plain = self._parse_plain(block, fields)
-        if plain is not None:
-            return plain
-        if block.has(b"#") or block.has(b"%"):
+        if self._commented and (block.has(b"#") or block.has(b"%")):
             block = Block.of(without_comments(block.copy(), self._quotes), block.line)
         if block.is_blank():
             return [_as_numbers(field, np.empty(0, field.dtype)) for field in fields]
+        if block.buffer.startswith(BYTE_ORDER_MARK, block.start):  # pyarrow would drop it
+            raise BadBlock
         delimiter = self._delimiter
         clean: Any = block.view()
         if delimiter == " ":
@@ -424,7 +446,7 @@ class TextTable:
         columns = [field.column for field in fields if field.is_id] or [
             field.column for field in fields
         ]
-        if 0 in columns or not (block.has(b"#") or block.has(b"%")):
+        if 0 in columns or not self._commented or not (block.has(b"#") or block.has(b"%")):
             return
         way = (
             'quote its first field ("#...")' if self._quotes else "begin it with another character"
@@ -442,6 +464,17 @@ class TextTable:
                     "else delete it",
                     line=block.line + text.count(b"\n", 0, begin),
                 )
+
+    def _check_encoding(self, block: Block) -> None:
+        """Raise if a block is not UTF-8 outside of comments."""
+        text = block.copy()
+        try:
+            if not text.isascii():
+                text = without_comments(text, self._quotes) if self._commented else text
+                text.decode()
+        except UnicodeDecodeError as error:
+            line = block.line + text.count(b"\n", 0, error.start)
+            raise InputError(self.path, explain_byte(error), line=line) from None
 
     def _check_exact(
         self, field: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
@@ -495,10 +528,10 @@ class TextTable:
         self, data: bytes, line: int, fields: Sequence[Field], cause: Exception
     ) -> NoReturn:
         """Find the first bad line of a block and raise the error that names it."""
-        marks = find_marks(data, self._quotes)
+        marks = find_marks(data, self._quotes, self._commented)
         start = 0
         while start < len(data):
-            end = _line_end(data, start + _SEARCH_BYTES, marks)
+            end = _line_end(data, start + _SEARCH_BYTES, 0, marks)
             part = data[start:end]
             try:
                 self._parse(Block.of(part), fields)
@@ -509,21 +542,18 @@ class TextTable:
         raise InputError(self.path, f"cannot be parsed: {cause}") from None
 
     def _explain_lines(self, part: bytes, line: int, fields: Sequence[Field]) -> None:
-        for number, values in self._records(without_comments(part, self._quotes)):
+        part = without_comments(part, self._quotes) if self._commented else part
+        for number, values in self._records(part):
             if len(values) != self.num_columns:
-                raise InputError(
-                    self.path,
-                    f"{len(values)} {_plural(len(values), 'field')} where the first line has "
-                    f"{self.num_columns}",
-                    line=line + number,
-                ) from None
+                problem = explain_count(len(values), self.num_columns, values[0])
+                raise InputError(self.path, problem, line=line + number) from None
             for field in fields:
                 text = values[field.column]
                 problem = explain_value(field, self._arrow_type(field), text.strip(" \t\r"))
                 if problem is not None:
                     raise InputError(
                         self.path,
-                        problem,
+                        problem + comment_hint(values[0]),
                         line=line + number,
                         column=field.column + 1,
                         column_name=self.column_name(field.column) or field.role,
@@ -533,10 +563,11 @@ class TextTable:
         """Yield (line counted from 0, fields) of every line that is not empty."""
         text = part.decode("utf-8", "replace")
         if self._delimiter != " ":
-            yield from split_records(text, self._delimiter)
+            for number, _, values in split_records(text, self._delimiter):
+                yield number, [value or "" for value in values]
             return
         for number, line in enumerate(LINE_END.split(text)):
-            if line.strip(" \t"):
+            if not is_blank(line, " "):
                 yield number, self._split(line)
 
 
@@ -552,19 +583,15 @@ class _SameThread:
         pass
 
 
-def _line_end(data: bytes, at: int, marks: Marks) -> int:
-    """Return where the line at a position ends, outside of quotes."""
-    while (end := data.find(b"\n", at) + 1) and marks.quotes_before(end) % 2:
+def _line_end(data: bytes, at: int, begin: int, marks: Marks) -> int:
+    """Return where the line at a position ends, outside of quotes; marks count from ``begin``."""
+    while (end := data.find(b"\n", at) + 1) and marks.quotes_before(end - begin) % 2:
         at = end
     return end or len(data)
 
 
 def _key(column: int) -> str:
     return f"c{column}"
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else word + "s"
 
 
 def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str]]:

@@ -18,6 +18,13 @@ from typing import IO, Any
 
 import numpy as np
 
+from aethergraph._checks.dialect import (
+    UNCLOSED,
+    explain_start,
+    find_marks,
+    last_line_end,
+    skip_comments,
+)
 from aethergraph.convert.inputs import open_input
 from aethergraph.convert.readers.base import (
     InputError,
@@ -26,9 +33,8 @@ from aethergraph.convert.readers.base import (
     is_compressed,
     reading_error,
 )
-from aethergraph.convert.readers.text_quotes import last_line_end
 
-__all__ = ["Block", "BlockReader", "count_byte"]
+__all__ = ["Block", "BlockReader", "count_byte", "decompressed"]
 
 BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 64 << 20
@@ -98,14 +104,17 @@ class BlockReader:
         path: the file, or a URL.
         quotes: delimiter of fields that may be quoted and hold line ends: blocks never end inside
             such a field; None: there are no quotes.
+        commented: comments may stand anywhere, and not before the first row alone.
 
     Raises:
-        InputError: damaged compression, binary or UTF-16 content, a line beyond 64 MiB.
+        InputError: damaged compression, binary or UTF-16 content, a line beyond 64 MiB, a quote
+            that is never closed.
     """
 
-    def __init__(self, path: PathLike, quotes: bytes | None) -> None:
+    def __init__(self, path: PathLike, quotes: bytes | None, commented: bool = True) -> None:
         self._path = path
         self._quotes = quotes
+        self._commented = commented
         self._size = check_readable(path)
         self._free: list[bytearray] = []
 
@@ -117,9 +126,9 @@ class BlockReader:
     def __iter__(self) -> Iterator[Block]:
         line = 1
         carry: bytes = b""
-        first = True
+        first = is_lead = True
         with open_input(self._path) as raw:
-            stream = _decompressed(self._path, raw)
+            stream = decompressed(self._path, raw)
             while True:
                 buffer = self._buffer(len(carry) + BLOCK_BYTES)
                 buffer[: len(carry)] = carry
@@ -131,16 +140,18 @@ class BlockReader:
                     break
                 start = self._check_start(buffer, fill) if first else 0
                 first = False
-                cut = self._cut(buffer, start, len(carry), fill)
+                cut = self._cut(buffer, start, len(carry), fill, is_lead)
                 if cut == 0:
                     self._check_length(fill, line)
                     carry = bytes(memoryview(buffer)[start:fill])
                     continue
                 carry = bytes(memoryview(buffer)[cut:fill])
                 ends = count_byte(buffer, 0, cut, 10)
+                is_lead = False
                 yield Block(buffer, start, cut, line, raw.tell(), ends)
                 line += ends
         if carry:
+            self._check_closed(carry, line, is_lead)
             yield Block(carry, 0, len(carry), line, self._size, carry.count(b"\n") + 1)
 
     def _buffer(self, size: int) -> bytearray:
@@ -150,13 +161,25 @@ class BlockReader:
                 return buffer
         return bytearray(size + (64 << 10))
 
-    def _cut(self, buffer: bytearray, start: int, read: int, fill: int) -> int:
+    def _cut(self, buffer: bytearray, start: int, read: int, fill: int, is_lead: bool) -> int:
         """Return where the last whole line ends; 0 if no line ends behind ``read``."""
         cut = buffer.rfind(b"\n", read, fill) + 1
         if cut == 0 or self._quotes is None or buffer.find(b'"', start, cut) < 0:
             return cut
-        length = last_line_end(bytes(memoryview(buffer)[start:fill]), self._quotes)
-        return start + length if length else 0
+        text = bytes(memoryview(buffer)[start:fill])
+        lead = 0 if self._commented or not is_lead else skip_comments(text)
+        length = last_line_end(text[lead:], self._quotes, self._commented)
+        return start + lead + length if lead + length else 0
+
+    def _check_closed(self, carry: bytes, line: int, is_lead: bool) -> None:
+        """Raise if the last line of the file, which has no end, has a quote that is not closed."""
+        if self._quotes is None or b'"' not in carry:
+            return
+        lead = 0 if self._commented or not is_lead else skip_comments(carry)
+        quotes = find_marks(carry[lead:], self._quotes, self._commented).quotes
+        if len(quotes) % 2:
+            line += carry.count(b"\n", 0, lead + int(quotes[-1]))
+            raise InputError(self._path, UNCLOSED, line=line)
 
     def _fill(self, stream: Any, into: memoryview) -> int:
         count = 0  # not all file systems return all at once, and a build counts blocks to go on
@@ -174,10 +197,8 @@ class BlockReader:
 
     def _check_start(self, buffer: bytearray, fill: int) -> int:
         """Return where the text begins: after the byte order mark, if there is one."""
-        if buffer.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise InputError(self._path, "is UTF-16 text; save it as UTF-8")
-        if buffer.find(b"\0", 0, fill) >= 0:
-            problem = "holds zero bytes, so it is not text (binary inputs: .parquet, .npy)"
+        problem = explain_start(buffer[:fill])
+        if problem is not None:
             raise InputError(self._path, problem)
         if buffer.startswith(b"%%MatrixMarket"):
             problem = (
@@ -194,7 +215,8 @@ def count_byte(buffer: bytes | bytearray, start: int, stop: int, value: int) -> 
     return int(np.count_nonzero(part == value))
 
 
-def _decompressed(path: PathLike, raw: IO[bytes]) -> Any:
+def decompressed(path: PathLike, raw: IO[bytes]) -> Any:
+    """Return the bytes of a file that is open, decompressed if its name says so."""
     if not is_compressed(path):
         return raw
     import pyarrow as pa

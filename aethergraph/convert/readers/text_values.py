@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.dialect import INTEGER, LOGICAL, NUMBER
 from aethergraph.convert.readers.base import INT64_MAX, MAP_NAMES, Field, explain_id
 from aethergraph.convert.readers.exact import explain_text_change
 
 __all__ = [
     "DATE",
-    "LOGICAL",
     "arrow_type_of",
     "explain_value",
     "is_value",
@@ -24,13 +24,7 @@ __all__ = [
     "wraps_dates",
 ]
 
-_INTEGER = re.compile(r"-?[0-9]+")
-NUMBER = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
-)
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-#: Texts that pyarrow reads as true and false, beside 1 and 0.
-LOGICAL = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 
 # First-line words that make the line a header even if the second line is text as well.
 _HEADER_WORDS = frozenset(
@@ -116,7 +110,7 @@ def _date_hint(field: Field, text: str) -> str:
 
 def _explain_integer(field: Field, text: str) -> str | None:
     subject = f"the {field.role} {text[:80]!r}"
-    if not _INTEGER.fullmatch(text):
+    if not INTEGER.fullmatch(text):
         if NUMBER.fullmatch(text):
             return f"{subject} is not an integer written in plain digits{field.hint}"
         if field.is_id:

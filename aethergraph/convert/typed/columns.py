@@ -7,7 +7,7 @@ all others have to fit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.dialect import LOGICAL, NUMBER
 from aethergraph._checks.exact import LARGEST_ID, describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
@@ -30,7 +31,6 @@ Array = NDArray[Any]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 #: Also integers that a program has written as floats.
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.?0*")
-_LOGICAL = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
 _SAMPLE = 10_000  # values of a text column that decide what it holds
 _FILL = "; leave the row out, or fill it"
 
@@ -130,7 +130,7 @@ class ColumnReader:
                 values += batch.rows.column(0).slice(0, _SAMPLE).drop_null().to_pylist()
                 if values:
                     break
-            self._text[column] = _kind_of(values)
+            self._text[column] = _kind_of([value.strip(" \t") for value in values])
         return self._text[column]
 
     def first_with_blanks(self, column: str) -> str | None:
@@ -280,7 +280,7 @@ class ColumnReader:
         import pyarrow.compute as pc
 
         if kind in ("int64", "uint64"):
-            texts = batch.rows.column(column)
+            texts = _trimmed(batch.rows.column(column))
             zero = pc.and_(pc.starts_with(texts, "0"), pc.not_equal(texts, "0"))
             named = zero.fill_null(False).to_numpy(zero_copy_only=False)
             if named.any():
@@ -593,12 +593,40 @@ def _casting_fails(array: Any, kind: Any) -> Callable[[int, int], bool]:
 
     def fails(begin: int, end: int) -> bool:
         try:
-            array.slice(begin, end - begin).cast(kind)
+            _as_type(array.slice(begin, end - begin), kind)
         except pa.ArrowInvalid:
             return True
         return False
 
     return fails
+
+
+def _as_type(array: Any, kind: Any) -> Any:
+    """Return a column as a type of Arrow, which reads integers of texts in base 16, too."""
+    import pyarrow as pa
+
+    texts = _trimmed(array)
+    numbers = texts.cast(kind)
+    if texts.type == pa.string() and pa.types.is_integer(kind) and _may_hold(texts, b"xX"):
+        texts.cast(pa.float64())  # fails
+    return numbers
+
+
+def _trimmed(array: Any) -> Any:
+    """Return texts without the blanks around them; other columns as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.type != pa.string() or not _may_hold(array, b" \t"):
+        return array
+    return pc.utf8_trim(array, " \t")
+
+
+def _may_hold(texts: Any, characters: bytes) -> bool:
+    """Return whether some of the texts, or others of their buffer, hold one of some characters."""
+    buffer = texts.buffers()[2]
+    content = b"" if buffer is None else buffer.to_pybytes()
+    return any(content.find(character) >= 0 for character in characters)
 
 
 def _mask(known: NDArray[np.bool_]) -> Any:
@@ -613,9 +641,9 @@ def _kind_of(values: Sequence[str]) -> str:
     integers = [text for text in values if _INTEGER.fullmatch(text)]
     if len(integers) == len(values):
         return _kind_of_integers(integers)
-    if set(values) <= _LOGICAL:
+    if set(values) <= LOGICAL:
         return "bool"
-    if _all(float, values):
+    if all(map(NUMBER.fullmatch, values)):
         # Digits alone that are no canonical integers (007) are names, as those beyond 64 bits are.
         named = any(re.fullmatch(r"[+-]?0[0-9]+", text) for text in values)
         return "str" if named or _kind_of_integers(integers) == "str" else "float"
@@ -635,15 +663,6 @@ def _kind_of_integers(texts: Sequence[str]) -> str:
     if high < 2**63:
         return "int"
     return "mixed" if low < 0 else "uint"
-
-
-def _all(parse: Callable[[str], Any], values: Iterable[str]) -> bool:
-    try:
-        for value in values:
-            parse(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _castable(values: Sequence[str], zone: str | None) -> bool:
@@ -675,7 +694,7 @@ def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -
 
     fails = _casting_fails(array, kind)
     try:
-        return array.cast(kind)
+        return _as_type(array, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if isinstance(error, pa.ArrowNotImplementedError):
             raise InputError(batch.path, f"{describe('')}: {error}") from None
@@ -695,7 +714,7 @@ def _refuse_rounded(batch: Batch, column: str, texts: Any, floats: Any, label: s
     changed = np.zeros(len(sizes), np.bool_)
     first = 0
     for row in map(int, np.flatnonzero((sizes >= WHOLE) & (sizes <= LARGEST_ID))):
-        digits = _WHOLE_NUMBER.fullmatch(str(texts[row]))
+        digits = _WHOLE_NUMBER.fullmatch(str(texts[row]).strip(" \t"))
         if digits is not None and int(digits[1]) != int(floats[row].as_py()):
             first = first or int(digits[1])
             changed[row] = True

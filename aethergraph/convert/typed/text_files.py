@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aethergraph.convert.inputs import is_url, open_input
+from aethergraph._checks.dialect import (
+    BYTE_ORDER_MARK,
+    Head,
+    explain_byte,
+    explain_count,
+    find_head,
+    is_blank,
+)
+from aethergraph.convert.inputs import open_input
+from aethergraph.convert.readers.base import InputError, is_compressed
+from aethergraph.convert.readers.text_blocks import BlockReader, count_byte, decompressed
 
 __all__ = ["TextForm", "open_text", "without_compression"]
 
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _BLOCK = 1 << 20
 
 
@@ -20,7 +30,7 @@ class TextForm:
     """Form of a file of text.
 
     Attributes:
-        delimiter: character between fields; None: a tab in files called .tsv or .tab, else a comma.
+        delimiter: character between fields; None: that of the first line.
         has_names: the first line holds the names of the columns; else these are their numbers
             from 0, as text.
     """
@@ -37,43 +47,117 @@ def open_text(
     Empty fields are null, unless they are quoted.
     """
     import pyarrow as pa
+
+    head = _read_head(path, form)
+    schema = pa.schema([(name, pa.string()) for name in head.names])
+    return schema, iter(()) if columns is None else _batches(path, head, columns)
+
+
+def _read_head(path: str, form: TextForm) -> Head:
+    """Return the header of a file; of one without names the numbers of columns."""
+    data, head = b"", None
+    for block in BlockReader(path, quotes=None):
+        data += block.copy()
+        try:
+            head = find_head(data, form.delimiter, str(without_compression(path)))
+        except UnicodeDecodeError as error:
+            raise InputError(path, explain_byte(error), line=1) from None
+        except ValueError as error:
+            raise InputError(path, str(error), line=1) from None
+        if head is not None:
+            break
+    if head is None:
+        raise InputError(path, "holds only comments and empty lines" if data else "is empty")
+    if form.has_names:
+        return head
+    return Head([str(number) for number in range(len(head.names))], 0, head.delimiter)
+
+
+def _batches(path: str, head: Head, columns: Sequence[str]) -> Iterator[Any]:
+    import pyarrow as pa
     import pyarrow.csv as csv
 
-    is_tabbed = without_compression(path).suffix.lower() in (".tsv", ".tab")
-    delimiter = form.delimiter or ("\t" if is_tabbed else ",")
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    read: dict[str, Any] = {"block_size": _BLOCK, "use_threads": False}
-    named: dict[str, Any] = {} if form.has_names else {"autogenerate_column_names": True}
-    header = csv.open_csv(_stream(path), csv.ReadOptions(**read, **named), parse)
-    names = header.schema.names
-    header.close()
-    if not form.has_names:
-        names = [str(number) for number in range(len(names))]
-        named = {"column_names": names}
-    schema = pa.schema([(name, pa.string()) for name in names])
-    if columns is None:
-        return schema, iter(())
-    chosen = [name for name in columns if name in names]
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(chosen, pa.string()), include_columns=chosen,
-        strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
-    )  # fmt: skip
-    return schema, iter(
-        csv.open_csv(_stream(path), csv.ReadOptions(**read, **named), parse, convert)
-    )
+    bad: list[InputError] = []
+
+    def judge(row: Any) -> str:
+        if is_blank(row.text, head.delimiter):
+            return "skip"
+        problem = explain_count(row.actual_columns, row.expected_columns, row.text)
+        bad.append(InputError(path, problem, line=row.number, unit="row"))
+        return "error"
+
+    chosen = [name for name in columns if name in head.names]
+    stream = _CheckedText(path, head)
+    try:
+        yield from csv.open_csv(
+            pa.PythonFile(stream, "r"),
+            csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=head.names),
+            csv.ParseOptions(
+                delimiter=head.delimiter, newlines_in_values=True, invalid_row_handler=judge
+            ),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(chosen, pa.string()), include_columns=chosen,
+                strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
+            ),
+        )  # fmt: skip
+    except pa.ArrowInvalid as error:
+        if str(error).startswith("Empty CSV"):
+            return
+        stream.check_quotes()
+        if "straddling" in str(error):
+            raise InputError(
+                path, "has a line of more than 1 MiB: give the table as Parquet"
+            ) from None
+        raise (bad or [error])[0] from None
+
+
+class _CheckedText:
+    """File of text below its header, for pyarrow: refuses what is not UTF-8, and open quotes."""
+
+    closed = False
+
+    def __init__(self, path: str, head: Head) -> None:
+        self._path, self._quotes = path, head.delimiter.encode()
+        self._file = open_input(path)
+        self._stream = decompressed(path, self._file)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._line, self._num_quotes = 1, 0
+        data = self._stream.read(len(BYTE_ORDER_MARK) + head.end)
+        end = head.end + len(BYTE_ORDER_MARK) * data.startswith(BYTE_ORDER_MARK)
+        self._line += data.count(b"\n", 0, end)
+        self._rest = data[end:]
+        if self._rest.startswith(BYTE_ORDER_MARK):  # pyarrow would drop it
+            self._rest, self._line = b"\n" + self._rest, self._line - 1
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, checked."""
+        data: bytes = self._rest or self._stream.read(size)
+        self._rest = b""
+        pending = self._decoder.getstate()[0]
+        try:
+            if pending or not data.isascii():
+                self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line = self._line + error.object.count(b"\n", 0, error.start)
+            raise InputError(self._path, explain_byte(error), line=line) from None
+        self._line += count_byte(data, 0, len(data), 10)
+        self._num_quotes += count_byte(data, 0, len(data), 34)
+        if not data and self._num_quotes % 2:
+            self.check_quotes()
+        return data
+
+    def check_quotes(self) -> None:
+        """Raise if a quote of the file is never closed."""
+        for _ in BlockReader(self._path, self._quotes, commented=False):
+            pass
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self.closed = True
 
 
 def without_compression(path: str) -> Path:
     """Return the name that a compressed file has when it is not; other names as they are."""
     file = Path(path)
-    return file.with_suffix("") if file.suffix.lower() in _CODECS else file
-
-
-def _stream(path: str) -> Any:
-    import pyarrow as pa
-
-    if not is_url(path):
-        return pa.input_stream(path, compression="detect")
-    plain = pa.PythonFile(open_input(path))
-    codec = _CODECS.get(Path(path).suffix.lower())
-    return pa.CompressedInputStream(plain, codec) if codec else plain
+    return file.with_suffix("") if is_compressed(path) else file
