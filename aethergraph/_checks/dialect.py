@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = [
-    "BYTE_ORDER_MARK", "INTEGER", "LINE_END", "LOGICAL", "NUMBER", "UNCLOSED", "Head", "Marks", "as_delimiter", "comment_hint",
-    "explain_byte", "explain_count", "explain_start", "find_delimiter", "find_head", "find_marks",
+    "BYTE_ORDER_MARK", "INTEGER", "LINE_END", "LOGICAL", "NUMBER", "UNCLOSED", "Head", "Marks",
+    "as_delimiter", "comment_hint", "explain_byte", "explain_count", "explain_start",
+    "find_delimiter", "find_head", "find_marks",
     "is_blank", "last_line_end", "skip_comments", "split_records", "without_comments",
 ]  # fmt: skip
 

@@ -426,10 +426,10 @@ class CsvDecoder(Decoder):
 
     def _is_closed(self, payload: bytes) -> bool:
         """Return whether the quotes of a payload are closed."""
+        if b'"' not in payload:
+            return True
         try:
-            return b'"' not in payload or bool(
-                [*split_records(payload.decode(), self.delimiter or "")]
-            )
+            return len([*split_records(payload.decode(), self.delimiter or ",")]) == 1
         except ValueError:
             return False
 

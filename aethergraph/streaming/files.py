@@ -504,18 +504,22 @@ class _TextFile(_BytesFile):
         self.place += len(block)
         quotes = self._quotes
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
-        if quotes is None or not (b'"' in block or b"\r" in block):
-            lines = block.split(b"\n")
-        else:
-            ends = _record_ends(block, quotes, ends)
-            lines = [block[a:b] for a, b in pairwise([0, *ends.tolist(), len(block)])]
-        if b"\r" in block or b'"' in block:
-            lines = [line.rstrip(b"\r\n") for line in lines]
+        lines = block.split(b"\n")
+        if quotes is not None and (b'"' in block or b"\r" in block):
+            line_ends, ends = ends, _record_ends(block, quotes, ends)
+            if not np.array_equal(ends, line_ends):
+                places = [0, *ends.tolist(), len(block)]
+                lines = [block[a:b].removesuffix(b"\n") for a, b in pairwise(places)]
+        if b"\r" in block:
+            lines = [line.rstrip(b"\r") for line in lines]
         offsets = begin + np.concatenate([[0], ends])[: len(lines)]
+        texts = lines
         if quotes is not None and begin == 0:
             lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
-        blanks = b"" if quotes is None else b" " if quotes == b"\t" else b" \t"
-        kept = [number for number, line in enumerate(lines) if line.strip(blanks)]
+        if quotes is not None and (b" " in block or b"\t" in block):
+            blanks = b" " if quotes == b"\t" else b" \t"
+            texts = [line.strip(blanks) for line in lines]
+        kept = [number for number, text in enumerate(texts) if text]
         if len(kept) < len(lines):
             lines, offsets = [lines[number] for number in kept], offsets[kept]
         return self._schema.decode(self.partition, self.place, lines, offsets, self._decoder)

@@ -96,7 +96,10 @@ def agree(path: Path, *readers: Callable[[Path], Pairs]) -> None:
         for result in outcomes:
             assert isinstance(result, AetherError), outcomes
             assert path.name in str(result), outcomes
-            whole = re.search("UTF-16|there is no column|the header cannot", str(result))
+            whole = re.search(
+                "UTF-16|there is no column|several columns|2 columns are called|the header cannot",
+                str(result),
+            )
             assert whole or re.search(r"(line|row|offset) [0-9]+", str(result)), outcomes
     else:
         assert all(result == outcomes[0] for result in outcomes), outcomes
@@ -120,7 +123,6 @@ def agree(path: Path, *readers: Callable[[Path], Pairs]) -> None:
 @example(text=b"\xef\xbb\xbfsrc,dst\n1,2\n3,4\n")
 @example(text=b"src,dst,src\n1,2,3\n")
 @example(text=b"SRC,dst\n1,2\n")
-@example(text=b"src dst\n1 2\n")
 def test_integers_mean_the_same_or_are_refused(
     text: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -221,3 +221,12 @@ def test_a_byte_that_is_not_utf_8(head: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"line {line}: byte 0xeb is not UTF-8: .* -f LATIN1"):
         edges_of(tmp_path / "e.csv", text)
     assert edges_of(tmp_path / "e.csv", text.decode("latin-1")) == EDGES
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_blanks_around_values_and_lines_of_blanks(delimiter: str, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    text = 'src,dst,at,note\n0, 1 , 2020-03-05 ,"a , ""b"" ,"\n  \n1,2,2020-03-06 , "c\n'
+    path.write_text(text.replace(",", delimiter))
+    table = read_edges(path, time="at", time_unit="D")
+    assert table.dst.tolist() == [1, 2] and str(table.time) == "['2020-03-05' '2020-03-06']"

@@ -74,8 +74,11 @@ _SEARCH_BYTES = 64 << 10  # a bad block is searched for its bad line in parts of
 
 _MOST_COLUMNS = 1 << 20
 
-_BLANK_LINE = re.compile(rb"(?<![^\r\n])[ \t]+(?=[\r\n]|\Z)")
-_SPACE_LINE = re.compile(rb"(?<![^\r\n]) +(?=[\r\n]|\Z)")
+#: Blanks before a field without quotes, and behind any.
+_PADDING = (
+    rb'(?<![^%(end)b\r\n])[%(blank)b]+(?=[^" \t])'
+    rb"|(?<![%(blank)b])[%(blank)b]+(?=[%(end)b\r\n]|\Z)"
+)
 _EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
 _NO_VALUES = re.compile(rb"(?:[ \t\f\v]*(?:[#%][^\r\n]*)?[\r\n])*[ \t\f\v]*(?:[#%][^\r\n]*)?")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
@@ -374,12 +377,14 @@ class TextTable:
             try:
                 return self._parse(block, fields)
             except pa.ArrowInvalid:
-                # Lines of blanks are no error, but too rare to look for in good blocks.
-                pattern = _SPACE_LINE if self._delimiter == "\t" else _BLANK_LINE
-                if self._delimiter == " " or not pattern.search(block.copy()):
+                # Lines of blanks, and blanks around times, are no error, but too rare to look for
+                # in good blocks.
+                if self._delimiter == " ":
                     raise
-                block = Block.of(pattern.sub(b"", block.copy()), block.line)
-                return self._parse(block, fields)
+                blank = b" " if self._delimiter == "\t" else b" \t"
+                end = re.escape(self._delimiter.encode())
+                text = re.sub(_PADDING % {b"end": end, b"blank": blank}, b"", block.copy())
+                return self._parse(Block.of(text, block.line), fields)
         except (pa.ArrowInvalid, BadBlock) as error:
             self._explain(block.copy(), block.line, fields, error)
 
