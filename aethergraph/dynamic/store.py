@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,6 +52,7 @@ from aethergraph.protocols import FeatureSource, RowSource
 __all__ = ["LiveStore"]
 
 Ids = NDArray[np.int64]
+V = TypeVar("V")
 
 _insert_plain = native.insert_plain  # looked up once
 #: Weights up to it are integers that float32 holds, or fractions.
@@ -167,7 +168,7 @@ class LiveStore(LiveState):
             self._open = None
             self._reclaim()
 
-    def change_lists(self, change: Callable[..., Any], *args: Any) -> Any:
+    def change_lists(self, change: Callable[..., V], *args: Any) -> V:
         """Return ``change(*args)``, a call of the native graph, to be made again if need be."""
         value, opened = change(*args), self._open
         if opened is not None and opened.goes_on:
