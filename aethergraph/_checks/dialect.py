@@ -42,6 +42,7 @@ _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semic
 _QUOTED_FIELD = re.compile(r'"[^"]*"')
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _FIRST_LINE = re.compile(rb"[^\r\n]*")
+_EMPTY_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\n|\r))*(?:[ \t]*\Z)?")
 _LEAD = re.compile(rb"(?:[ \t]*(?:[#%][^\r\n]*)?(?:\r\n|\n|\r))*(?:[ \t]*(?:[#%][^\r\n]*)?\Z)?")
 
 # All look at a text with a line end before it, so that every line follows one.
@@ -167,26 +168,30 @@ def explain_byte(error: UnicodeDecodeError) -> str:
     )
 
 
-def skip_comments(data: bytes) -> int:
-    """Return where a text begins behind its byte order mark, comments and empty lines."""
-    match = _LEAD.match(data, len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0)
+def skip_comments(data: bytes, commented: bool = True) -> int:
+    """Return where a text begins behind its byte order mark, empty lines and perhaps comments."""
+    pattern = _LEAD if commented else _EMPTY_LINES
+    match = pattern.match(data, len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0)
     assert match is not None
     return match.end()
 
 
-def find_head(data: bytes, delimiter: str | None, name: str = "") -> Head | None:
+def find_head(
+    data: bytes, delimiter: str | None, name: str = "", commented: bool = True
+) -> Head | None:
     """Return the header of a text, which stands behind comments; None: there is nothing else.
 
     Args:
         data: the beginning of the file.
         delimiter: character between fields; None: the first of those that the header holds.
         name: name of the file, by whose end some hold tabs.
+        commented: comments may stand before it; False: it is the first row.
 
     Raises:
         ValueError: a quote of the header is never closed.
         UnicodeDecodeError: the header is not UTF-8.
     """
-    begin = skip_comments(data)
+    begin = skip_comments(data, commented)
     line = _FIRST_LINE.match(data, begin)
     if begin == len(data) or line is None:
         return None

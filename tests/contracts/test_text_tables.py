@@ -16,7 +16,15 @@ from support.ingesting import edges, small
 from support.strategies import examples
 
 from aethergraph import DynamicGraph, Graph, HeteroGraph
-from aethergraph.convert import LinkTable, NodeTable, TableSchema, convert, read_edges, tables
+from aethergraph.convert import (
+    InputError,
+    LinkTable,
+    NodeTable,
+    TableSchema,
+    convert,
+    read_edges,
+    tables,
+)
 from aethergraph.errors import AetherError
 from aethergraph.streaming import FileSource, Ingestor, Schema
 
@@ -158,3 +166,18 @@ def test_texts_mean_the_same_or_are_refused(
     path = tmp_path_factory.mktemp("text") / "e.csv"
     path.write_bytes(text)
     agree(path, by_keys, by_stream_of_keys)
+
+
+def test_without_a_header_a_key_may_begin_as_comments_do(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("\n#a,%b\n#a,#c\n")
+    convert(path, tmp_path / "e.aeg", ids="string", header=False)
+    ids = Graph.load(tmp_path / "e.aeg").ids
+    assert ids is not None and sorted(ids.keys(np.arange(3))) == ["#a", "#c", "%b"]
+    for text, words in (
+        (b"# x\nsrc,dst,\xe9\n1,2,3\n", "byte 0xe9"),
+        (b'\n"src\n', "a quote opens"),
+    ):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match=f"e.csv, line 2: {words}"):
+            convert(path, tmp_path / "e.aeg", ids="string", header=True, force=True)

@@ -15,6 +15,7 @@ from aethergraph._checks.dialect import (
     explain_count,
     find_head,
     is_blank,
+    skip_comments,
 )
 from aethergraph.convert.inputs import open_input
 from aethergraph.convert.readers.base import InputError, is_compressed
@@ -55,15 +56,17 @@ def open_text(
 
 def _read_head(path: str, form: TextForm) -> Head:
     """Return the header of a file; of one without names the numbers of columns."""
-    data, head = b"", None
+    data, head, name = b"", None, str(without_compression(path))
     for block in BlockReader(path, quotes=None):
         data += block.copy()
         try:
-            head = find_head(data, form.delimiter, str(without_compression(path)))
-        except UnicodeDecodeError as error:
-            raise InputError(path, explain_byte(error), line=1) from None
+            head = find_head(data, form.delimiter, name, form.has_names)
         except ValueError as error:
-            raise InputError(path, str(error), line=1) from None
+            line = 1 + data.count(b"\n", 0, skip_comments(data, form.has_names))
+            problem = str(error)
+            if isinstance(error, UnicodeDecodeError):
+                problem = explain_byte(error)
+            raise InputError(path, problem, line=line) from None
         if head is not None:
             break
     if head is None:
