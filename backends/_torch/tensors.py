@@ -116,16 +116,13 @@ def lands_pinned() -> bool:
 
 
 @contextmanager
-def land_pinned(pinned: bool = True) -> Iterator[None]:
+def land_pinned() -> Iterator[None]:
     """Let this thread gather rows into pinned memory, which a device can copy from by itself.
 
     The memory is torch's, whose allocator knows which copies are under way: it is not handed out
     again before they have ended.
-
-    Args:
-        pinned: False: change nothing.
     """
-    before, _landing.pinned = _landing.pinned, pinned or _landing.pinned
+    before, _landing.pinned = _landing.pinned, True
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -157,7 +158,8 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         return Fetch(functools.partial(self._read, ids, pinned), ahead, target, **kwargs)
 
     def _read(self, ids: Ids, pinned: bool) -> Tensor:
-        with stage("gather", reads=self._column.rows), land_pinned(pinned):
+        place = land_pinned() if pinned else nullcontext()
+        with stage("gather", reads=self._column.rows), place:
             return self._column.live().gather(self._rows_of(ids), BUFFERS)
 
     def _rows_of(self, ids: Ids) -> Ids:

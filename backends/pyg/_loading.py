@@ -279,11 +279,11 @@ class LoaderMixin(OrderMixin, Profiled):
         is_ours = "collate_fn" not in self.__dict__ and (
             type(self).collate_fn is LoaderMixin.collate_fn
         )
-        return is_ours and self.ahead.batches > 0 and isinstance(self._sampler(), KeyedSampler)
+        return is_ours and isinstance(self._sampler(), KeyedSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
         pins = self._pins()
-        with land_pinned(pins):
+        with land_pinned() if pins else nullcontext():
             data = self.filter_fn(out)
         return self._pinned(data) if pins else data
 
@@ -350,14 +350,14 @@ class LoaderMixin(OrderMixin, Profiled):
             return call_in_epoch(lambda sampler_input: self._sample(sampler_input, key), seeds)
 
     def _batches_ahead(self, numbers: Iterable[Any]) -> PrefetchIterator[Any, Any]:
-        """Return the batches of ``numbers``, sampled and fetched in background threads."""
+        """Return the batches of ``numbers``, sampled and fetched ahead if ``ahead`` says so."""
         key, groups, size = self._epoch_key(), self._groups(), self.batch_size or 1
         store = None if self.transform_sampler_output is not None else self.data[0]
         planned = choose_columns(store, self._names, self.ahead.plan, groups, size)
         draw: Draw[Any, Any]
         if groups is None:
             draw = DrawAlone(
-                lambda index: self._sample_staged(index, key), self.ahead.threads, helping=True
+                lambda index: self._sample_staged(index, key), self.ahead.num_threads, helping=True
             )
         else:
             draw = DrawGroups(
@@ -366,13 +366,15 @@ class LoaderMixin(OrderMixin, Profiled):
             )  # fmt: skip
         batches = run_stages(
             numbers, draw, lambda out, _: self._fetch_ahead(out), views=self._views,
-            rows=planned.rows, plan=planned.plan, depth=self.ahead.batches,
+            rows=planned.rows, plan=planned.plan, num_threads=self.ahead.num_threads,
+            depth=max(1, self.ahead.batches),
         )  # fmt: skip
         return batches.then(self._filter_and_pin)
 
     def _groups(self) -> SampleGroups[Any] | None:
         sampler = self._sampler()
-        return sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
+        can_group = self.ahead.batches and isinstance(sampler, NeighborSamplerBase)
+        return sampler.groups if can_group else None
 
     def _fetch_ahead(self, out: Any) -> Any:
         """Fetch what a sample needs, where the store allows that in a background thread.
@@ -384,7 +386,7 @@ class LoaderMixin(OrderMixin, Profiled):
         if self.transform_sampler_output is not None or not tensors_of(store).can_fetch_ahead:
             return self._with_view(out)
         pins = self._pins()
-        with land_pinned(pins):
+        with land_pinned() if pins else nullcontext():
             out._fetched = fetch(store, out, self._names, self._sampler().edge_permutation)
         if pins and self.custom_cls is None:
             out._built = self._pinned(self._build(out))
