@@ -259,13 +259,16 @@ def as_data(batch: dict[str, Any], custom_cls: Any, like: Any = None) -> Any:
         custom_cls: makes an empty object; None: a ``Data``.
         like: see :func:`empty_copy`.
     """
-    if custom_cls is None:
-        batch = {name: value for name, value in batch.items() if value is not None}
-        return Data.from_dict(batch) if like is None else copy.copy(like).update(batch)
-    data = custom_cls()
-    for name, value in batch.items():
-        setattr(data, name, value)
-    return data
+    if custom_cls is not None:
+        data = custom_cls()
+        for name, value in batch.items():
+            setattr(data, name, value)
+        return data
+    data = Data() if like is None else copy.copy(like)
+    if (hidden := batch.pop("_orig_edge_index", None)) is not None:
+        data._orig_edge_index = hidden  # which PyG keeps beside the attributes
+    # Three quarters of the time of Data.from_dict().
+    return data.update({name: value for name, value in batch.items() if value is not None})
 
 
 def make_typed_batch(

@@ -326,4 +326,5 @@ def as_index(index: Any) -> Tensor:
     if isinstance(index, Tensor):
         return index
     refuse_masked(index, "index")
-    return torch.from_numpy(np.atleast_1d(np.asarray(index, np.int64)))
+    array = np.asarray(index, np.int64)
+    return torch.from_numpy(array if array.ndim else array.reshape(1))

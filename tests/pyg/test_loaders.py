@@ -922,3 +922,13 @@ def test_a_file_that_shrinks_under_a_worker(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(OSError, match="FileChangedError in DataLoader worker"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("kind", [Data, type("Own", (Data,), {})])
+def test_original_edges_are_no_attribute_of_a_batch(kind: type[Data]) -> None:
+    data = kind(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    sampler = NeighborSampler(data, [2, 2], "bidirectional")
+    sampler.keep_orig_edges = True
+    [batch] = NeighborLoader(data, [2, 2], neighbor_sampler=sampler, batch_size=3, ahead=0)
+    assert type(batch) is kind and batch._orig_edge_index.shape == (2, 2)
+    assert "_orig_edge_index" not in batch and batch.num_nodes == 3
