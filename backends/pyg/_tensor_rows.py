@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from torch import Tensor
@@ -80,9 +79,9 @@ class TensorSource(ABC):
         """Return the column of a tensor; group as in :meth:`find_values`. Default: None."""
         return None
 
-    def columns(self) -> Iterator[tuple[Key, Column]]:
-        """Yield the tensors whose gathers can be planned ahead. Default: none."""
-        return iter(())
+    def columns(self) -> list[tuple[Key, Column]]:
+        """Return the tensors whose gathers can be planned ahead. Default: none."""
+        return []
 
     def refresh(self, drawn_by: set[str]) -> list[str]:
         """Take over what has changed in the data that the store was made of. Default: nothing.

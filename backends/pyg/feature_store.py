@@ -17,7 +17,7 @@ Source followed: ``torch_geometric/data/feature_store.py`` and the calls that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -193,13 +193,15 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
 
     # ---- columns ---------------------------------------------------------------------------
 
-    def columns(self) -> Iterator[tuple[Key, Column]]:
-        """Yield every tensor in the store with its key, edge tensors included."""
+    def columns(self) -> list[tuple[Key, Column]]:
+        """Return every tensor in the store with its key, edge tensors included."""
+        columns = []
         for key, rows in self._graph_rows().items():
             if key not in self._columns and key not in self._hidden:
-                yield key, self._graph_column(key, rows)
+                columns.append((key, self._graph_column(key, rows)))
         for key in list(self._columns):
-            yield key, self._put_column(key)
+            columns.append((key, self._put_column(key)))
+        return columns
 
     def batch_columns(self) -> tuple[list[tuple[str, Column]], list[tuple[str, Column]]]:
         """Return the named tensors of a homogeneous batch: those by node, and those by edge.
@@ -216,8 +218,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 edges.append((name, column))
             elif not isinstance(group, tuple):
                 nodes.append((name, column))
-        names = {name for name, _ in nodes + edges}
-        if len(names) < len(nodes) + len(edges):
+        columns = nodes + edges
+        if len(dict(columns)) < len(columns):
             self._refuse_shared_name(nodes, edges)
         return nodes, edges
 
@@ -333,8 +335,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         rows = dict(self._values)
         if self._graph is not None:
             for group, attrs in graph_tables(self._graph):
-                for name, store in attrs.items():
-                    rows[group, name] = store
+                for name in attrs:
+                    rows[group, name] = attrs[name]
         rows.update(self._given)
         return rows
 
@@ -354,7 +356,11 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
 
     def _graph_column(self, key: Key, rows: RowSource) -> Column:
         column = self._from_graph.get(key)
-        if column is None or column.rows is not rows:
+        if column is not None and column.rows is not rows:
+            # A live graph makes an object for each request, of the same rows.
+            is_live = self._graph is not None and self._graph.is_live
+            column = column if is_live and column.rows.is_same_rows(rows) else None
+        if column is None:
             check_name(key)
             column = self._from_graph[key] = Column(rows, None)
         return column

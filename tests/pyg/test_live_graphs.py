@@ -307,3 +307,16 @@ def test_of_two_times_lists_are_in_the_order_of_one(typed: bool) -> None:
         ValueError, match=r'^temporal_strategy="last", and there are times of edges'
     ):
         NeighborLoader(graph, [2], seeds, temporal_strategy="last")
+
+
+def test_a_column_stays_until_its_attribute_begins_anew() -> None:
+    graph = DynamicGraph(4, max_nodes=8)
+    graph.node_attrs["x"] = np.zeros((4, 2), np.float32)
+    store = FeatureStore.from_graph(graph)
+    column = store.find_column(None, "x")
+    assert column is not None and store.find_column(None, "x") is column
+    graph.add_nodes(1, x=np.ones((1, 2), np.float32))
+    assert store.find_column(None, "x") is column and column.shape == (5, 2)
+    del graph.node_attrs["x"]
+    graph.node_attrs["x"] = np.zeros(5, np.int64)
+    assert store[None, "x", None].dtype == torch.int64
