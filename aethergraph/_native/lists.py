@@ -203,6 +203,32 @@ class NativeRows:
         end_read(code, err, self._guard)
         self._requests.give_back(call)
 
+    def aggregate(
+        self, ids: Ids, bounds: NDArray[np.uint64], out: NDArray[Any], *, is_max: bool = False,
+        places: Ids | None = None, weights: NDArray[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Add the rows of each list of ids to a row of ``out``, or take the maximum with it.
+
+        Args:
+            ids: rows of all lists, one list after the other.
+            bounds: where each list begins, and where the last one ends.
+            out: float32 or float64, contiguous, which begins with what sums begin with.
+            is_max: take the maximum.
+            places: row of ``out`` of each list, ascending; None: list i has row i.
+            weights: factors of the rows beside ``ids``, of the dtype of ``out``.
+        """
+        err = new_error()
+        lent = [ffi.from_buffer("int64_t[]", ids), ffi.from_buffer("uint64_t[]", bounds)]
+        lent += [ffi.NULL if places is None else ffi.from_buffer("int64_t[]", places)]
+        lent += [ffi.NULL if weights is None else ffi.from_buffer(weights)]
+        lists = sized(
+            "aether_row_lists", *lent, len(ids), len(bounds) - 1, ffi.from_buffer(out), len(out),
+            out.nbytes, dtype_code(out.dtype), lib.AETHER_MAX if is_max else lib.AETHER_SUM,
+        )  # fmt: skip
+        begin_read(self._guard)
+        code = lib.aether_aggregate(self._rows, lists, lend(None, 0), err)
+        end_read(code, err, self._guard)
+
 
 def gather(
     array: NDArray[Any], ids: NDArray[Any], out: NDArray[Any], task: Task | None = None

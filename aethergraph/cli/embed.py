@@ -178,6 +178,15 @@ def embed_command(
             rich_help_panel=_WORKING,
         ),
     ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Print how each layer would be computed, what it reads and how long that takes, "
+            "about; compute nothing.",
+            rich_help_panel=_WORKING,
+        ),
+    ] = False,
     restart: Annotated[
         bool,
         typer.Option(
@@ -212,7 +221,7 @@ def embed_command(
         "until": _as_time(until), "time_attr": time_attr,
         "memory_budget": memory_budget, "dtype": None if dtype is None else dtype.value,
         "seed": seed, "force": force, "restart": restart, "refresh": refresh or follow,
-        "remark": note,
+        "plan": plan, "remark": note,
     }  # fmt: skip
     seconds = (_INTERVAL if interval is None else interval) if follow else None
     with importing_from(model), closing(_moments(graph, commit, seconds)) as moments:
@@ -230,6 +239,9 @@ def embed_command(
                 tables = _embed(
                     layers, source, rows, output, values, device, {**options, "stages": stages}
                 )
+            if plan:
+                stdout().print(str(tables), markup=False, soft_wrap=True)
+                continue
             of_commit = f", commit {source.lsn}" if is_live and options["refresh"] else ""
             _print(output, tables, f"{of_commit}, {duration(perf_counter() - began)}")
             options.update(force=False, restart=False)  # of what is there now

@@ -56,6 +56,7 @@ def embed(
     force: bool = False,
     restart: bool = False,
     refresh: bool = False,
+    plan: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
@@ -123,12 +124,15 @@ def embed(
         restart: begin anew instead of going on; with ``refresh``, compute all nodes.
         refresh: keep the rows of all layers; compute what has changed since the last call. The
             graph must store out-edges, too, once something has changed.
+        plan: return in which order each layer would be computed, what it reads and how long that
+            takes, about, instead of working. Its text is a table. For graphs of one type.
         stages: called with name and unit of each layer; returns its progress function.
         remark: called with remarks, such as where the work goes on.
 
     Returns:
         The output, mapped, a :class:`aethergraph.FeatureTable`; of a typed graph a table by node
-        type. ``table.path`` is the file.
+        type. ``table.path`` is the file. With ``plan`` a list with ``order``, ``parts``,
+        ``bytes_read`` and ``seconds`` of each layer.
 
     Raises:
         InvalidArgumentError: a bad argument; a layer that does not take what the one before it
@@ -137,7 +141,7 @@ def embed(
             With ``refresh``, an output of other layers, options or another graph, with what
             differs, or of a later commit.
         LayoutError: the graph does not store in-edges; or out-edges, which ``refresh`` needs.
-        UnsupportedError: bfloat16 with a ``.npy`` file or ``refresh``.
+        UnsupportedError: bfloat16 with a ``.npy`` file or ``refresh``; a typed graph with ``plan``.
         DiskFullError, StorageError: the files cannot be written. The work goes on when the call is
             repeated.
         FileChangedError: the graph or the features were written to meanwhile.
@@ -148,6 +152,10 @@ def embed(
     for number, layer in enumerate(functions):
         if not callable(layer):
             raise InvalidArgumentError(f"layers[{number}] = {shown(layer)} is no function")
+    if as_flag(plan, "plan") and getattr(graph, "is_typed", False):
+        raise UnsupportedError("graph has several types of nodes: plan=True takes graphs of one")
+    if plan and as_flag(refresh, "refresh"):
+        raise InvalidArgumentError("plan=True is for runs over all nodes: leave refresh=True out")
     at = _as_graph(graph)
     typed = as_typed(at)
     schema = Schema(at, edge_rows={kind: typed[kind].edge_values for kind in typed.edge_types})
@@ -176,6 +184,8 @@ def embed(
         if at.native_snapshot is not None:
             command["graph"]["origin"] = origin_of(at, int(at.native_snapshot.lsn))
     job = Embedding(functions, at, rows, columns, options, command, stages or silent)
+    if plan:
+        return job.plan(path)
     if refresh:
         if graph.is_live:
             _flush(graph)

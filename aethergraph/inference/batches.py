@@ -123,6 +123,20 @@ class Degrees:
             total += degrees if drawn < 0 else np.minimum(degrees, drawn)
         return total
 
+    def sum_of(self, part: Range) -> int:
+        """Return the number of edges of the nodes of a range."""
+        nodes = ids_of(part, self._nodes)
+        return sum(
+            int(
+                (
+                    edges.in_degrees(nodes)
+                    if drawn < 0
+                    else np.minimum(edges.in_degrees(nodes), drawn)
+                ).sum()
+            )
+            for edges, drawn in self._relations
+        )
+
     @functools.cached_property
     def largest(self) -> tuple[int, int]:
         """Node with most edges, and their number; (0, 0) without nodes."""
@@ -233,6 +247,11 @@ class LayerBatches:
     def at(self, nodes: Range) -> Any:
         """Return the batch of a range."""
         return self._fetch(self._sample(nodes))
+
+    def rows_of(self, nodes: Range) -> Ids:
+        """Return the nodes whose rows the batch of a range has, of a graph of one type."""
+        ids: Ids = self._sample(nodes).node
+        return ids
 
     def _prepare(self, nodes: Range) -> native.NativeBatch:
         ids = ids_of(nodes, self._nodes)

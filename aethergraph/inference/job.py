@@ -22,6 +22,7 @@ import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph.convert.external.driver import kept_if_useful
 from aethergraph.convert.external.journal import Journal, left_behind
 from aethergraph.convert.inputs import input_state
@@ -45,6 +47,7 @@ from aethergraph.errors import (
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import save_rows
 from aethergraph.graph.schema import NODE, Schema
+from aethergraph.inference.aggregation import Aggregate, AggregatedBatches, aggregate_of
 from aethergraph.inference.batches import (
     AHEAD,
     Degrees,
@@ -60,6 +63,15 @@ from aethergraph.inference.batches import (
 from aethergraph.inference.fingerprints import name_of
 from aethergraph.inference.finite import FiniteWatch
 from aethergraph.inference.layer_file import LayerFile, map_rows
+from aethergraph.inference.plan import (
+    BATCHES,
+    BLOCKS,
+    LayerPlan,
+    Plan,
+    bytes_of_batches,
+    orders_of,
+    read_speed,
+)
 from aethergraph.inference.table import (
     HASHES,
     Ids,
@@ -71,7 +83,7 @@ from aethergraph.inference.table import (
 )
 from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
-from aethergraph.protocols import AnyGraph, EdgeType, RowSource
+from aethergraph.protocols import AnyGraph, EdgeType, HomogeneousGraph, RowSource
 from aethergraph.sampling.keys import mix_key
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import format_size
@@ -85,6 +97,8 @@ RECORD_SECONDS = 5.0
 _BATCH_BYTES = 16 << 20
 #: Samples whose rows are planned together at most, and bytes of an edge or a node of one.
 _PLANNED, _SAMPLE_BYTES = 64, 32
+#: Batches that are timed for a plan.
+_TIMED = 4
 #: Bytes of a cache of rows at least, however many types share the budget.
 _LEAST_CACHE = 256 << 10
 
@@ -98,6 +112,13 @@ class Layer(Protocol):
     if it would return other rows: work that was interrupted goes on with the same one alone.
     Without one, functions are told by their code and what they close over, objects by their class
     and their public attributes.
+
+    With an attribute ``aggregate``, ``"sum"``, ``"mean"`` or ``"max"``, it says that of the rows of
+    neighbours it needs no more than that. It may then be called with batches in which each node
+    with in-edges has a single one, from a row behind those of the nodes, which is what the rows of
+    its neighbours come to. A pair, ``("sum", "edge_weight")``, also names the attribute of edges
+    that these rows are multiplied by; it is 1 in such batches. Numbers of neighbours, and
+    attributes of edges, are not in them.
 
     Of a typed graph it gets a :class:`~aethergraph.loading.batch.HeteroBatch`, which has all of
     this by type. ``batch.seeds`` has the node type whose rows are wanted, and no other; ``batch.x``
@@ -169,6 +190,7 @@ class Embedding:
             )  # fmt: skip
         self._nodes: Sequence[Mapping[str, Ids]] | None = None  # by layer and type; None: all
         self._forms: list[_Forms] = []
+        self._aggregates: list[Aggregate | None] = [None] * len(layers)
         self._watch = FiniteWatch()
         self._is_bfloat16 = options.dtype == "bfloat16"  # then bits are in the work files
 
@@ -186,6 +208,8 @@ class Embedding:
             kept: where the files of all layers go; None: they are removed.
         """
         outputs = self.outputs(out)
+        if kept is None:  # later calls compute some rows, batch by batch: all are to be like these
+            self._aggregates = self._aggregates_of()
         first, *_ = outputs.values()
         # A call that was killed at its end may have written some of them.
         goes_on = not restart and left_behind(first) is not None
@@ -247,7 +271,7 @@ class Embedding:
         for number in range(state["layer"], len(self._layers)):
             if not keeps_all:
                 self._remove_layer(journal, number - 2)
-            self._run_layer(journal, number, limits[number], state.get("type"), state["rows"])
+            self._run_layer(journal, number, limits[number], state)
             state = {"rows": 0}
 
     # ---- before work begins ----------------------------------------------------------------
@@ -429,7 +453,7 @@ class Embedding:
 
     def results(
         self, number: int, node_type: str, rows: Mapping[str, RowSource] | None, limit: int,
-        begin: int = 0,
+        begin: int = 0, order: str = BATCHES, ranges: Iterator[Range] | None = None,
     ) -> Generator[NDArray[Any], None, None]:  # fmt: skip
         """Yield the rows that a layer returns for a type, batch after batch.
 
@@ -439,14 +463,22 @@ class Embedding:
             rows: what it reads, by node type; None: the features.
             limit: nodes and edges of a batch.
             begin: the first node, or place in the list of nodes.
+            order: in which order the work is done.
+            ranges: ranges of nodes; None: of all from the first one on.
         """
         form, layer = self._forms[number][node_type], self._layers[number]
         convert = self._options.dtype is not None and number == len(self._layers) - 1
         batch_size = self._options.batch_size or self._counts[node_type] + 1
-        ranges = cut(self._degrees[number][node_type], begin, batch_size, limit)
+        ranges = ranges or cut(self._degrees[number][node_type], begin, batch_size, limit)
         label = f"layers[{number}] ({name_of(layer)})"
-        maker = self._batches(number, self._rows if rows is None else rows, node_type)
-        with maker.of(ranges, min(batch_size, limit), self._num_planned(limit)) as batches:
+        by_type: Mapping[str, RowSource] = self._rows if rows is None else rows
+        ahead: PrefetchIterator[Any, Any]
+        if order != BATCHES:
+            ahead = self._aggregated(number, by_type[NODE], order).of(ranges)
+        else:
+            maker = self._batches(number, by_type, node_type)
+            ahead = maker.of(ranges, min(batch_size, limit), self._num_planned(limit))
+        with ahead as batches:
             for batch in batches:
                 result: Any = layer(batch)
                 self._check_rows(number, node_type, result, batch, None if convert else form)
@@ -464,29 +496,31 @@ class Embedding:
         return self.show(f"Layer {number + 1} of {len(self._layers)}", node_type)
 
     def _run_layer(
-        self, journal: Journal, number: int, limits: Mapping[str, int], node_type: str | None,
-        begin: int,
-    ) -> None:  # fmt: skip
+        self, journal: Journal, number: int, limits: Mapping[str, int], state: Mapping[str, Any]
+    ) -> None:
         """Make the files of a layer, of one type after the other.
 
         Args:
             journal: the record.
             number: the layer.
             limits: nodes and edges that a batch may have by node type.
-            node_type: the type to begin with; None: the first one.
-            begin: rows that this type has already.
+            state: the type to begin with, of a layer that begins none, and the rows that it has.
         """
-        names = list(self._forms[number])
-        names = names[0 if node_type is None else names.index(node_type) :]
+        names, begin = list(self._forms[number]), state["rows"]
+        names = names[names.index(state["type"]) if "type" in state else 0 :]
         with contextlib.ExitStack() as stack:
-            rows: Mapping[str, RowSource] = self._rows
-            if number:
-                rows = self._open(journal, number - 1, stack)
+            rows: Any = self._open(journal, number - 1, stack) if number else self._rows
+            order = self._choose(number, rows, limits)
+            if order == BLOCKS and number:
+                rows[NODE].close()  # its cache: the memory is for blocks
+                path = self._path(journal, number - 1, NODE)
+                table = FeatureTable.load(path, "auto", memory_budget=self._read_bytes)
+                rows = {NODE: stack.enter_context(table)}
             for name, following in zip(names, [*names[1:], None], strict=True):
                 after = {"layer": number + 1, "rows": 0}
                 if following is not None:
                     after = self._state(number, following, 0)
-                self._run_type(journal, number, name, rows, limits[name], begin, after)
+                self._run_type(journal, number, name, rows, limits[name], begin, order, after)
                 begin = 0
 
     def _remove_layer(self, journal: Journal, number: int) -> None:
@@ -495,6 +529,133 @@ class Embedding:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(journal, layer_name(number), name))
 
+    # ---- the order of work -----------------------------------------------------------------
+
+    def _aggregates_of(self) -> list[Aggregate | None]:
+        """Return what each layer needs of its neighbours; None: their rows, batch by batch."""
+        aggregates: list[Aggregate | None] = []
+        is_whole = not self._schema.is_typed and self._options.until is None
+        for number, layer in enumerate(self._layers):
+            before = self._forms[number - 1] if number else None
+            label = f"layers[{number}] ({name_of(layer)})"
+            aggregate = None
+            if is_whole and self._options.fanouts[number] == -1:
+                form = _form_of(self._rows[NODE]) if before is None else before[NODE]
+                aggregate = aggregate_of(layer, label, form.dtype, self._edge_columns)
+            aggregates.append(aggregate)
+        return aggregates
+
+    def _choose(self, number: int, rows: Mapping[str, RowSource], limits: Mapping[str, int]) -> str:
+        """Return the order in which a layer reads least."""
+        if self._aggregates[number] is None:
+            return BATCHES
+        source = rows[NODE]
+        orders = orders_of(source, True)
+        if len(orders) == 1:
+            return orders[0]
+        return min(orders, key=lambda order: self._cost(number, source, limits[NODE], order)[1])
+
+    def _cost(self, number: int, rows: RowSource, limit: int, order: str) -> tuple[int, int]:
+        """Return how many batches or blocks a layer has in an order, and the bytes that it reads.
+
+        Args:
+            number: the layer, of a graph of one type.
+            rows: what it reads.
+            limit: nodes and edges of a batch.
+            order: the order.
+        """
+        ranges = list(self._ranges(number, limit))
+        if order == BLOCKS:
+            # What one pass leaves in the cache is there for the nodes of its block.
+            small = self._read_bytes // max(1, rows.nbytes // max(1, rows.num_rows))
+            cached = small if number or not isinstance(rows, FeatureTable) else rows.stats().frames
+            return self._aggregated(number, rows, BLOCKS).cost(ranges, cached)
+        maker = self._batches(number, {NODE: rows}, NODE)
+
+        def fetch(some: Sequence[Range]) -> None:
+            size = min(self._options.batch_size or limit, limit)
+            with maker.of(iter(some), size, self._num_planned(limit)) as batches:
+                for _ in batches:
+                    pass
+
+        return len(ranges), bytes_of_batches(rows, ranges, maker.rows_of, fetch)
+
+    def plan(self, out: str) -> Plan:
+        """Return how the layers of a graph of one type would be computed.
+
+        Args:
+            out: the output; files in the place of the layers' are beside it, and hold no bytes.
+        """
+        self._forms = self._try_layers()
+        self._aggregates = self._aggregates_of()
+        plan, limits = Plan(), self._limits()
+        speed = read_speed(self._rows[NODE])
+        folder = os.path.dirname(os.path.abspath(out))
+        with tempfile.TemporaryDirectory(prefix=".plan-", dir=folder) as folder:
+            for number, limit in enumerate(limits):
+                with contextlib.ExitStack() as stack:
+                    rows = self._rows[NODE]
+                    if number:
+                        rows = self._stand_in(number - 1, os.path.join(folder, "x.npy"), stack)
+                    plan.append(self._plan_layer(number, rows, limit[NODE], speed))
+        return plan
+
+    def _plan_layer(self, number: int, rows: RowSource, limit: int, speed: float) -> LayerPlan:
+        """Return how a layer would be computed, of rows that are read at so many bytes a second."""
+        orders = orders_of(rows, self._aggregates[number] is not None)
+        costs = {order: self._cost(number, rows, limit, order) for order in orders}
+        order = min(costs, key=lambda order: costs[order][1])
+        parts, size = costs.pop(order)
+        if number and rows.is_in_memory:
+            size = rows.nbytes  # it is copied there
+        seconds = (
+            self._time(number, _zeros(rows.num_rows, _form_of(rows)), limit, order) + size / speed
+        )
+        instead = next((size for _, size in costs.values()), None)
+        return LayerPlan(name_of(self._layers[number]), order, parts, size, seconds, instead)
+
+    def _time(self, number: int, rows: RowSource, limit: int, order: str) -> float:
+        """Return the seconds of a layer but for reading, of those of some of its batches."""
+        ranges = list(self._ranges(number, limit))
+        degrees = self._degrees[number][NODE]
+        some = ranges[:: max(1, len(ranges) // _TIMED)][:_TIMED]
+        work = [part.stop - part.start + degrees.sum_of(part) for part in some]
+        began = time.perf_counter()
+        for result in self.results(
+            number, NODE, {NODE: rows}, limit, order=order, ranges=iter(some)
+        ):
+            del result
+        elapsed = time.perf_counter() - began
+        total = self._counts[NODE] + sum(map(degrees.sum_of, ranges))
+        return elapsed * total / max(1, sum(work))
+
+    def _stand_in(self, number: int, path: str, stack: contextlib.ExitStack) -> RowSource:
+        """Return rows in place of those of a layer, in memory or read as they would be."""
+        form, count = self._forms[number][NODE], self._counts[NODE]
+        if count * form.row_bytes <= self._options.budget.limit // 2:
+            return _zeros(count, form)
+        with LayerFile(path, (count, *form.row_shape), form.dtype) as file:
+            file.extend()
+        share = self._options.budget.limit // 2
+        return stack.enter_context(FeatureTable.load(path, "uring", memory_budget=share))
+
+    def _ranges(self, number: int, limit: int) -> Iterator[Range]:
+        """Yield the ranges of the batches of a layer, of a graph of one type."""
+        batch_size = self._options.batch_size or self._counts[NODE] + 1
+        return cut(self._degrees[number][NODE], 0, batch_size, limit)
+
+    def _aggregated(self, number: int, rows: RowSource, order: str) -> AggregatedBatches:
+        """Return the maker of batches whose neighbours are combined ahead of a layer."""
+        aggregate = self._aggregates[number]
+        assert aggregate is not None and isinstance(self._graph, HomogeneousGraph)
+        room = self._options.budget.limit // 2 - self._read_bytes if order == BLOCKS else None
+        return AggregatedBatches(self._graph, rows, aggregate, room)
+
+    @property
+    def _read_bytes(self) -> int:
+        """Bytes of the budget for reading a file from its first row to its last."""
+        return max(self._options.budget.limit // 16, _LEAST_CACHE)
+
     def _state(self, number: int, node_type: str, rows: int) -> dict[str, Any]:
         """Return what is recorded of a layer that has so many rows of a type."""
         named = {"type": node_type} if self._schema.is_typed else {}
@@ -502,7 +663,7 @@ class Embedding:
 
     def _run_type(
         self, journal: Journal, number: int, node_type: str, rows: Mapping[str, RowSource],
-        limit: int, begin: int, after: dict[str, Any],
+        limit: int, begin: int, order: str, after: dict[str, Any],
     ) -> None:  # fmt: skip
         """Make the file of a layer for the nodes of a type.
 
@@ -513,6 +674,7 @@ class Embedding:
             rows: rows that the layer reads, by node type.
             limit: nodes and edges of a batch.
             begin: rows that are there already.
+            order: in which order the work is done.
             after: what is recorded when all are.
         """
         form, count = self._forms[number][node_type], self._counts[node_type]
@@ -520,7 +682,7 @@ class Embedding:
         with contextlib.ExitStack() as stack:
             path = self._path(journal, layer_name(number), node_type)
             file = stack.enter_context(LayerFile(path, (count, *form.row_shape), form.dtype, begin))
-            results = self.results(number, node_type, rows, limit, begin)
+            results = self.results(number, node_type, rows, limit, begin, order)
             stack.enter_context(contextlib.closing(results))
             recorded = time.monotonic()
             for result in results:
@@ -646,6 +808,12 @@ def _with_zeros(batch: Any, forms: _Forms) -> Any:
 
     rows = {name: zeros(name, form) for name, form in forms.items()}
     return replace(batch, node_attrs=rows if is_typed else rows[NODE])
+
+
+def _zeros(count: int, form: _Form) -> FeatureTable:
+    """Return rows of zeros that take no memory."""
+    row = np.zeros(form.row_shape, form.dtype)
+    return FeatureTable.from_array(np.broadcast_to(row, (count, *form.row_shape)))
 
 
 def _limit_of(row_bytes: int) -> int:

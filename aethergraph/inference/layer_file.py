@@ -37,7 +37,7 @@ class LayerFile:
     def __init__(
         self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: int = 0
     ) -> None:
-        self._path, self.rows = path, rows
+        self._path, self.rows, self._count = path, rows, shape[0]
         self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         head = io.BytesIO()
         descr = np.lib.format.dtype_to_descr(dtype)
@@ -81,6 +81,10 @@ class LayerFile:
         """Write the next rows."""
         self._write(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data, self._end)
         self.rows += len(rows)
+
+    def extend(self) -> None:
+        """Make the file as long as it will be, without writing: its rows are zeros."""
+        os.truncate(self._file, len(self._head) + self._count * self._row_bytes)
 
     def _write(self, data: Any, offset: int) -> None:
         view = memoryview(data)

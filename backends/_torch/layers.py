@@ -63,15 +63,17 @@ class TorchLayer:
             and values are by type, and None is a type without rows.
         values: attributes of edges by the argument that they are given as.
         device: where it computes.
+        aggregate: what it needs of the rows of neighbours, as :class:`Layer` says; None: all.
     """
 
     def __init__(
         self, name: str, steps: Sequence[Any], call: Callable[[Any, Any, Any], Tensor | None],
-        values: Mapping[str, str], device: torch.device,
+        values: Mapping[str, str], device: torch.device, aggregate: Any = None,
     ) -> None:  # fmt: skip
         self.__qualname__ = name
         self.fingerprint = "; ".join(map(_describe_step, steps))
         self._call, self._values, self._device = call, values, device
+        self.aggregate = aggregate
 
     def __call__(self, batch: Batch | HeteroBatch) -> NDArray[Any] | None:
         """Return the rows of the first nodes of a batch."""

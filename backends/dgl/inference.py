@@ -30,7 +30,7 @@ from aethergraph._torch.layers import (
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
-from dgl.nn import HeteroGraphConv
+from dgl.nn import GINConv, GraphConv, HeteroGraphConv, SAGEConv
 
 if TYPE_CHECKING:
     import os
@@ -64,6 +64,7 @@ def embed(
     force: bool = False,
     restart: bool = False,
     refresh: bool = False,
+    plan: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
@@ -103,6 +104,7 @@ def embed(
         force: as in :func:`aethergraph.inference.embed`.
         restart: as in :func:`aethergraph.inference.embed`.
         refresh: as in :func:`aethergraph.inference.embed`.
+        plan: as in :func:`aethergraph.inference.embed`.
         stages: as in :func:`aethergraph.inference.embed`.
         remark: as in :func:`aethergraph.inference.embed`.
 
@@ -133,13 +135,14 @@ def embed(
         _check_conv(steps.conv, is_typed, values)
         kind = type(steps.conv).__name__
         call = (_typed_call if is_typed else _call)(steps, place)
-        layers.append(TorchLayer(kind, steps.all, call, values, place))
+        aggregate = None if is_typed or steps.before else _aggregate_of(steps.conv, values)
+        layers.append(TorchLayer(kind, steps.all, call, values, place, aggregate))
     with evaluating(modules):
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             until=until, time_attr=time_attr, edge_attrs=[*values.values()],
             memory_budget=memory_budget, dtype=dtype_of(dtype), seed=seed, force=force,
-            restart=restart, refresh=refresh, stages=stages, remark=remark,
+            restart=restart, refresh=refresh, plan=plan, stages=stages, remark=remark,
         )  # fmt: skip
 
 
@@ -231,6 +234,27 @@ def _is_conv(item: Any) -> bool:
     if not isinstance(item, Module):
         return False
     return next(iter(inspect.signature(item.forward).parameters), "") in ("graph", "g")
+
+
+def _aggregate_of(conv: Any, values: Mapping[str, str]) -> Any:
+    """Return what a convolution needs of its neighbours, as ``aggregate`` of a layer; None: all."""
+    kind = type(conv)  # classes of users that are made of these may compute anything
+    if kind is GINConv:
+        how = conv._aggregator_type
+    elif kind is SAGEConv and conv._aggre_type == "mean":
+        how = "mean"
+    elif kind is GraphConv and conv._norm == "none":
+        how = "sum"
+    else:
+        return None
+    # Rows are made smaller before they are added up, where that is less work: other last bits.
+    width = getattr(conv, "_in_src_feats", getattr(conv, "_in_feats", 0))
+    if width > getattr(conv, "_out_feats", width):
+        return None
+    if any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks")):
+        return None
+    weight = values.get("edge_weight")
+    return how if weight is None else (how, weight)
 
 
 def _check_alone(modules: Sequence[Module]) -> None:

@@ -1,19 +1,50 @@
-"""What convolutions of PyG take, and which of them look further than the neighbours of a node."""
+"""What convolutions of PyG take and need, and which look further than the neighbours of a node."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 from torch.nn import Module
-from torch_geometric.nn import ChebConv, HANConv, MessagePassing
+from torch_geometric.nn import (
+    ChebConv,
+    GINConv,
+    GraphConv,
+    HANConv,
+    LGConv,
+    MessagePassing,
+    SAGEConv,
+)
 
-__all__ = ["ends_of", "why_not"]
+__all__ = ["aggregate_of", "ends_of", "why_not"]
 
 #: Norms that look at other nodes, whichever are in the batch.
 _ACROSS_NODES = ("GraphNorm", "GraphSizeNorm", "PairNorm", "MeanSubtractionNorm")
+
+#: What convolutions that add up rows of neighbours as they are call it.
+_AGGREGATES = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max"}
+
+
+def aggregate_of(conv: Any, values: Mapping[str, str]) -> Any:
+    """Return what a convolution needs of its neighbours, as ``aggregate`` of a layer; None: all.
+
+    Args:
+        conv: the convolution.
+        values: attributes of edges by the argument that it gets them as.
+    """
+    # Classes of users that are made of these may compute anything; so may hooks.
+    if type(conv) not in (SAGEConv, GINConv, GraphConv, LGConv):
+        return None
+    has_hooks = any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks"))
+    # LGConv counts degrees, and SAGEConv changes rows before it takes their sum, with these.
+    changes = (isinstance(conv, LGConv) and conv.normalize) or getattr(conv, "project", False)
+    how = _AGGREGATES.get(conv.aggr) if isinstance(conv.aggr, str) else None
+    if has_hooks or changes or how is None:
+        return None
+    weight = values.get("edge_weight")
+    return how if weight is None else (how, weight)
 
 
 def ends_of(conv: Any) -> Callable[[Tensor, int], Any]:

@@ -34,7 +34,7 @@ from aethergraph._torch.layers import (
 )
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import embed as embed_layers
-from aethergraph.pyg._convolutions import ends_of, why_not
+from aethergraph.pyg._convolutions import aggregate_of, ends_of, why_not
 from aethergraph.pyg._typed_layers import graph_parts, list_parts
 from aethergraph.pyg.data import graph_from_data
 
@@ -70,6 +70,7 @@ def embed(
     force: bool = False,
     restart: bool = False,
     refresh: bool = False,
+    plan: bool = False,
     stages: Stages | None = None,
     remark: Callable[[str], None] | None = None,
 ) -> Any:
@@ -121,6 +122,7 @@ def embed(
         force: as in :func:`aethergraph.inference.embed`.
         restart: as in :func:`aethergraph.inference.embed`.
         refresh: as in :func:`aethergraph.inference.embed`.
+        plan: as in :func:`aethergraph.inference.embed`.
         stages: as in :func:`aethergraph.inference.embed`.
         remark: as in :func:`aethergraph.inference.embed`.
 
@@ -158,30 +160,35 @@ def embed(
     if as_flag(refresh, "refresh"):
         _check_alone(modules)
     place = place_modules(modules, device, why_not)
-    calls: Iterator[tuple[str, list[Any], Any]]
-    if isinstance(model, GraphModule) and is_whole:
-        calls = graph_parts(model, values, place)
-    elif is_typed:
-        calls = list_parts(items, values, place)
+    parts: Iterator[tuple[str, list[Any], Any, Any]]
+    if is_typed:
+        typed = (
+            graph_parts(model, values, place) if isinstance(model, GraphModule)
+            else list_parts(items, values, place)
+        )  # fmt: skip
+        parts = ((*part, None) for part in typed)
     elif is_whole:
-        calls = _basic_calls(model, values, place)
+        parts = _basic_parts(model, values, place)
     else:
-        calls = _calls(items, values, place)
-    layers = [TorchLayer(name, steps, call, values, place) for name, steps, call in calls]
+        parts = _list_parts(items, values, place)
+    layers = [
+        TorchLayer(name, steps, call, values, place, aggregate)
+        for name, steps, call, aggregate in parts
+    ]
     with evaluating(modules):
         return embed_layers(
             layers, source, features, out, batch_size=batch_size, num_neighbors=num_neighbors,
             until=until, time_attr=time_attr, edge_attrs=list(dict.fromkeys(values.values())),
             memory_budget=memory_budget, dtype=dtype_of(dtype), seed=seed, force=force,
-            restart=restart, refresh=refresh, stages=stages, remark=remark,
+            restart=restart, refresh=refresh, plan=plan, stages=stages, remark=remark,
         )  # fmt: skip
 
 
-#: Name, steps and call of a layer.
-_Part = tuple[str, list[Any], Call]
+#: Name, steps and call of a layer, and what it needs of its neighbours.
+_Part = tuple[str, list[Any], Call, Any]
 
 
-def _basic_calls(model: Any, values: Mapping[str, str], device: torch.device) -> Iterator[_Part]:
+def _basic_parts(model: Any, values: Mapping[str, str], device: torch.device) -> Iterator[_Part]:
     """Yield the layers of a model of PyG's."""
     if model.jk_mode not in (None, "last"):
         raise UnsupportedError(
@@ -192,7 +199,8 @@ def _basic_calls(model: Any, values: Mapping[str, str], device: torch.device) ->
         if not getattr(model, f"supports_{option}"):
             raise InvalidArgumentError(f"{type(model).__name__} takes no {option}")
     for number, conv in enumerate(model.convs):
-        yield type(conv).__name__, [model], _basic_call(model, number, conv, device)
+        call = _basic_call(model, number, conv, device)
+        yield type(conv).__name__, [model], call, aggregate_of(conv, values)
 
 
 def _basic_call(model: Any, number: int, conv: Module, device: torch.device) -> Call:
@@ -214,14 +222,15 @@ def _basic_call(model: Any, number: int, conv: Module, device: torch.device) -> 
     return call
 
 
-def _calls(
+def _list_parts(
     items: Sequence[Any], values: Mapping[str, str], device: torch.device
 ) -> Iterator[_Part]:
     """Yield the layers of a list."""
     noun = "torch_geometric.nn.MessagePassing"
     for steps in split_steps(items, lambda item: isinstance(item, MessagePassing), noun):
         check_values(steps.conv, values)
-        yield type(steps.conv).__name__, steps.all, _list_call(steps, device)
+        aggregate = None if steps.before else aggregate_of(steps.conv, values)
+        yield type(steps.conv).__name__, steps.all, _list_call(steps, device), aggregate
 
 
 def _list_call(steps: Steps, device: torch.device) -> Call:

@@ -847,6 +847,31 @@ typedef struct aether_row_request {
 int aether_gather(const aether_rows *rows, const aether_row_request *request, aether_task *task,
                   aether_error *err);
 
+/* Rows of lists of ids, combined into one for each list: list i, ids[bounds[i]] .. ids[bounds[i + 1] - 1],
+ * into row places[i] of out, or row i. What out has there is the first of what is combined. */
+typedef struct aether_row_lists {
+    uint64_t size; /* sizeof(aether_row_lists) */
+    const int64_t *ids;
+    const uint64_t *bounds; /* [n + 1] */
+    const int64_t *places;  /* [n], ascending; NULL: 0 .. n - 1 */
+    const void *weights;    /* [num_ids], of out_dtype: factors of the rows; NULL: none */
+    uint64_t num_ids;
+    uint64_t n;
+    void *out;
+    uint64_t num_out;   /* rows */
+    uint64_t out_size;  /* bytes */
+    uint32_t out_dtype; /* AETHER_F32 | AETHER_F64, as aether_gather() widens */
+    uint32_t how;       /* AETHER_SUM | AETHER_MAX */
+} aether_row_lists;
+
+#define AETHER_SUM 0
+#define AETHER_MAX 1 /* with NaN it is NaN */
+
+/* Add up the rows of each list in its order, or take their maximum. AETHER_E_RANGE names the first id that
+ * is no row, or a place. `task` counts ids. */
+int aether_aggregate(const aether_rows *rows, const aether_row_lists *lists, aether_task *task,
+                     aether_error *err);
+
 /* CFFI END */
 
 #if defined(__GNUC__)

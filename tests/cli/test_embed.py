@@ -115,6 +115,16 @@ def test_vectors_as_of_a_time(folder: Path) -> None:
     assert "--time-attr = 'w' names times for --until: give that, or leave it out" in told
 
 
+def test_plan(folder: Path) -> None:
+    out = embed("models.py:layers", "--plan")
+    layers = [r"1 total 1 batches 0 B \d\S+", r"2 total 1 batches 4.7 KiB \d\S+"]
+    assert re.fullmatch(" ".join(["layer order reads seconds", *layers]), out), out
+    assert not (folder / "h.npy").exists()
+    assert "--plan is for runs over all nodes: leave --refresh out" in embed(
+        "models.py:layers", "--plan", "--refresh", code=2
+    )
+
+
 def test_rows_of_the_graph(folder: Path) -> None:
     graph = Graph.from_edges(COUNT, SRC, DST)
     graph.features = X

@@ -32,6 +32,7 @@ from torch_geometric.nn import (
     GraphNorm,
     GraphSAGE,
     LayerNorm,
+    LGConv,
     SAGEConv,
     Sequential,
     SGConv,
@@ -41,12 +42,15 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from aethergraph import DynamicGraph, FeatureTable, Graph
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.inference import job
+from aethergraph.inference.plan import BATCHES, LISTS
 from aethergraph.pyg import NeighborLoader, embed
+from aethergraph.pyg._convolutions import aggregate_of
 
 pytestmark = pytest.mark.pyg
 
 GRAPH = make_graph()
 SRC, DST = make_edges()
+WEIGHTS = np.random.default_rng(4).random(len(SRC)).astype(np.float32)
 EDGES = torch.from_numpy(np.stack(GRAPH.edge_index()))
 X = torch.from_numpy(np.array(GRAPH.node_attrs["x"].array))
 
@@ -369,3 +373,79 @@ def test_rows_that_depend_on_the_batch_are_not_refreshed(
         tmp_path / "h.npy",
         refresh=True,
     )
+
+
+# ---- neighbours combined ahead of convolutions --------------------------------------------------
+
+
+class Doubled(GraphConv):
+    """Convolution of a user whose messages are no rows."""
+
+    def message(self, x_j: Tensor, edge_weight: Any) -> Tensor:
+        return x_j * 2
+
+
+def hooked() -> GraphConv:
+    conv = GraphConv(8, 4)
+    conv.register_message_forward_hook(lambda conv, inputs, out: out * 2)
+    return conv
+
+
+COMBINED: dict[str, Callable[[], Any]] = {
+    "GraphSAGE": lambda: basic(GraphSAGE),
+    "GraphSAGE max": lambda: basic(GraphSAGE, aggr="max"),
+    "GIN": lambda: basic(GIN, train_eps=True),
+    "weighted": lambda: [GraphConv(8, 6), torch.relu, GraphConv(6, 4, aggr="mean")],
+    "LGConv": lambda: [LGConv(normalize=False)],
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", COMBINED)
+def test_combined_neighbours_make_the_same_bits(
+    name: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, choose, orders = COMBINED[name](), job.Embedding._choose, list[str]()
+    graph = Graph.from_edges(NUM_NODES, SRC, DST, edge_attrs={"w": WEIGHTS})
+    options = {
+        "features": X.numpy(),
+        "edge_weight": "w" if name in ("weighted", "LGConv") else None,
+    }
+
+    def noted(*args: Any) -> str:
+        orders.append(choose(*args))
+        return orders[-1]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(job.Embedding, "_choose", noted)
+            combined = embed(model, graph, tmp_path / "lists.npy", **options)
+        monkeypatch.setattr(job.Embedding, "_choose", lambda *_: BATCHES)
+        expected = embed(model, graph, tmp_path / "batches.npy", **options)
+    finally:
+        torch.set_num_threads(before)
+    assert set(orders) == {LISTS}
+    np.testing.assert_array_equal(combined.array, expected.array, strict=True)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Doubled(8, 4), hooked, lambda: SAGEConv(8, 4, project=True), lambda: GCNConv(8, 4),
+        lambda: GCNConv(8, 4, normalize=False), lambda: LGConv(), lambda: GATConv(8, 4),
+        lambda: SAGEConv(8, 4, aggr="median"), lambda: SAGEConv(8, 4, aggr=["mean", "max"]),
+    ],
+)  # fmt: skip
+def test_convolutions_that_get_the_rows_of_all_neighbours(make: Any) -> None:
+    assert aggregate_of(make(), {}) is None
+
+
+def test_rows_that_change_before_a_convolution(tmp_path: Path) -> None:
+    """They are not those that are stored, so they are not combined as stored."""
+    model = [torch.relu, GraphConv(8, 4)]
+    table = embed(model, GRAPH, tmp_path / "h.npy")
+    with torch.no_grad():
+        expected = model[1](torch.relu(X), EDGES)
+    np.testing.assert_allclose(table.array, expected, rtol=1e-5, atol=1e-5)

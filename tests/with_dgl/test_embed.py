@@ -18,6 +18,8 @@ from torch import Tensor
 from aethergraph import Graph
 from aethergraph.dgl import GraphStorage, embed, from_dgl
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.inference import job
+from aethergraph.inference.plan import BATCHES, LISTS
 
 SRC, DST = make_edges()
 WHOLE = dgl.graph((torch.from_numpy(SRC), torch.from_numpy(DST)), num_nodes=NUM_NODES)
@@ -146,3 +148,38 @@ def test_refreshed_vectors_follow_the_features(tmp_path: Path) -> None:
 def test_rows_that_depend_on_the_block_are_not_refreshed(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="GraphConv with norm='both' counts out-edges in"):
         embed([GraphConv(8, 4)], make_graph(), tmp_path / "h.npy", refresh=True)
+
+
+NO_NORM = {"norm": "none", "allow_zero_in_degree": True}
+COMBINED: dict[str, tuple[Callable[[], Any], str]] = {
+    "mean": (lambda: SAGEConv(8, 9, "mean"), LISTS),
+    "mean of fewer": (lambda: SAGEConv(8, 4, "mean"), BATCHES),
+    "gcn": (lambda: SAGEConv(8, 9, "gcn"), BATCHES),
+    "max": (lambda: GINConv(torch.nn.Linear(8, 4), "max"), LISTS),
+    "sum": (lambda: GraphConv(8, 8, **NO_NORM), LISTS),
+    "sum of fewer": (lambda: GraphConv(8, 4, **NO_NORM), BATCHES),
+    "right": (lambda: GraphConv(8, 8, norm="right", allow_zero_in_degree=True), BATCHES),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", COMBINED)
+def test_combined_neighbours_make_the_same_bits(
+    name: str, weighted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, order = COMBINED[name]
+    steps, choose, orders = [make()], job.Embedding._choose, list[str]()
+    graph = make_graph(edge_attrs={"w": torch.rand(len(SRC)).numpy()})
+    values = {"edge_weight": "w"} if weighted else {}
+
+    def noted(*args: Any) -> str:
+        orders.append(choose(*args))
+        return orders[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Embedding, "_choose", noted)
+        combined = embed(steps, graph, tmp_path / "lists.npy", **values)
+    monkeypatch.setattr(job.Embedding, "_choose", lambda *_: BATCHES)
+    expected = embed(steps, graph, tmp_path / "batches.npy", **values)
+    assert orders == [order]
+    np.testing.assert_array_equal(combined.array, expected.array, strict=True)
