@@ -513,7 +513,7 @@ class Embedding:
             order = self._choose(number, rows, limits)
             if order == BLOCKS and number:
                 rows[NODE].close()  # its cache: the memory is for blocks
-                path = self._path(journal, number - 1, NODE)
+                path = self._path(journal, layer_name(number - 1), NODE)
                 table = FeatureTable.load(path, "auto", memory_budget=self._read_bytes)
                 rows = {NODE: stack.enter_context(table)}
             for name, following in zip(names, [*names[1:], None], strict=True):

@@ -550,8 +550,8 @@ class TextTable:
         part = without_comments(part, self._quotes) if self._commented else part
         for number, values in self._records(part):
             if len(values) != self.num_columns:
-                problem = explain_count(len(values), self.num_columns, values[0])
-                raise InputError(self.path, problem, line=line + number) from None
+                count_problem = explain_count(len(values), self.num_columns, values[0])
+                raise InputError(self.path, count_problem, line=line + number) from None
             for field in fields:
                 text = values[field.column]
                 problem = explain_value(field, self._arrow_type(field), text.strip(" \t\r"))
