@@ -10,19 +10,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, as_flag
+from aethergraph._checks.options import as_flag
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import (
     LiveAttributes,
-    edge_table,
     live_node_values,
-    live_values,
     node_table,
 )
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.copying import copied
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.edge_types import EdgeKind
+from aethergraph.dynamic.edges import LiveEdgeQueries
 from aethergraph.dynamic.forms import EdgeForm, read_time_dtype
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import LiveIds
@@ -34,10 +32,9 @@ from aethergraph.dynamic.node_times import (
     node_time_from_json,
 )
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
-from aethergraph.dynamic.questions import Questions
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
@@ -53,7 +50,7 @@ Ids = NDArray[np.int64]
 _KIND = ("node", "to", "node")
 
 
-class DynamicGraph(Questions, LiveGraph, StoredGraph):
+class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
     """Directed graph that changes: one process writes, any number of readers sample meanwhile.
 
     ::
@@ -328,7 +325,7 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
     def go_on(self, store: LiveStore) -> None:
         """Be the graph of another store, that of the next writer."""
         super().go_on(store)
-        self._kind: EdgeKind = store.kinds[_KIND]
+        self._kind = store.kinds[_KIND]
 
     def _set_store(self, store: LiveStore) -> None:
         self.go_on(store)
@@ -534,16 +531,6 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         return self._store.count_nodes("node", self._store.live)
 
     @property
-    def num_edges(self) -> int:
-        """Number of edges."""
-        return self._store.live.describe(0).num_edges
-
-    @property
-    def layout(self) -> Layout:
-        """Lists that are kept: ``"csc"``, ``"csr"`` or ``"both"``."""
-        return self._kind.form.layout
-
-    @property
     def order(self) -> str:
         """Order of the lists: ``"id"`` or ``"time"``."""
         return self._kind.form.order
@@ -552,26 +539,6 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
     def time_unit(self) -> str | None:
         """Unit of the times of edges and nodes, such as ``"us"``; None for plain numbers."""
         return self._store.time_unit
-
-    @property
-    def sorted_by(self) -> set[tuple[str, str]]:
-        """Lists that are in the order of times, and the name of these: ``("csc", "node_time")``."""
-        return set(self._kind.sorted_by)
-
-    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
-        """Return the lists as of the last commit whenever a sampler uses them."""
-        layout = as_choice(layout, ("csc", "csr"), "layout")
-        if self._kind.form.layout not in (layout, "both"):
-            label = "in-neighbours" if layout == "csc" else "out-neighbours"
-            raise LayoutError(
-                f"{label} are not stored: this graph has layout={self._kind.form.layout!r}; make "
-                f"it with layout={layout!r} or layout='both'"
-            )
-        return native.LiveTopology(self._store.live, self._kind.number, layout)
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._store.prepare_weights(self._kind, layout)
 
     @property
     def ids(self) -> LiveIds:
@@ -615,15 +582,8 @@ class DynamicGraph(Questions, LiveGraph, StoredGraph):
         """``node_time``, if nodes have times, as rows to gather from."""
         return live_node_values(self._store, "node")
 
-    @property
-    def edge_attrs(self) -> LiveAttributes:
-        """Edge attributes by name, rows by edge id, as of the last commit."""
-        return edge_table(self._store, self._kind)
-
-    @property
-    def edge_values(self) -> Mapping[str, RowSource]:
-        """Weights and times of the edges, if they have any, as rows to gather from."""
-        return live_values(self._store, self._kind)
+    def _now(self) -> Snapshot:
+        return self.snapshot()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _wrap, (self._store, self.follows)

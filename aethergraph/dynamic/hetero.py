@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import (
-    as_choice,
     as_flag,
     as_items,
     as_list,
@@ -20,12 +19,13 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph._tracepoints import made
-from aethergraph.dynamic.attrs import edge_table, live_node_values, live_values, node_table
+from aethergraph.dynamic.attrs import LiveAttributes, live_node_values, node_table
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
+from aethergraph.dynamic.edges import LiveEdgeQueries
 from aethergraph.dynamic.forms import EdgeForm, time_dtype
-from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot, SnapshotEdges
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import IdsByType, LiveIds
 from aethergraph.dynamic.live import LiveGraph
@@ -38,7 +38,7 @@ from aethergraph.dynamic.node_times import (
 )
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError, LayoutError, MissingNameError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, MissingNameError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
@@ -76,64 +76,39 @@ class LiveNodes(NodeView):
         self._graph.store.update_nodes(self.name, ids, attrs)
 
 
-class LiveEdges(EdgeView):
+class LiveEdges(LiveEdgeQueries, EdgeView):
     """Edges of one type of a live graph: ``graph["user", "votes", "post"]``."""
 
     _graph: DynamicHeteroGraph
     is_live = True
 
     @property
-    def _kind(self) -> EdgeKind:
-        return self._graph.store.kinds[self.name]
+    def _store(self) -> LiveStore:  # type: ignore[override]
+        return self._graph.store
 
     @property
-    def layout(self) -> Layout:
-        """Lists that are kept: ``"csc"``, ``"csr"`` or ``"both"``."""
-        return self._kind.form.layout
+    def _kind(self) -> EdgeKind:  # type: ignore[override]
+        return self._store.kinds[self.name]
+
+    def _now(self) -> SnapshotEdges:
+        edges: SnapshotEdges = self._graph.snapshot()[self.name]
+        return edges
 
     @property
-    def sorted_by(self) -> set[tuple[str, str]]:
-        """Lists that are in the order of times, and the name of these: ``("csc", "node_time")``."""
-        return set(self._kind.sorted_by)
-
-    def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
-        """Return the lists as of the last commit whenever a sampler uses them."""
-        layout = as_choice(layout, ("csc", "csr"), "layout")
-        if self._kind.form.layout not in (layout, "both"):
-            raise LayoutError(
-                f"{self._label()}: {layout} lists are not stored; make the graph with layout='both'"
-            )
-        return native.LiveTopology(self._graph.store.live, self._kind.number, layout)
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._graph.store.prepare_weights(self._kind, layout)
-
-    @property
-    def attrs(self) -> Any:
+    def attrs(self) -> LiveAttributes:
         """Attributes by name, rows by edge id, as of the last commit."""
-        return edge_table(self._graph.store, self._kind)
-
-    @property
-    def edge_attrs(self) -> Any:
-        """Attributes by name, rows by edge id, as of the last commit."""
-        return self.attrs
-
-    @property
-    def edge_values(self) -> Mapping[str, RowSource]:
-        """Weights and times, if there are any, as rows to gather from."""
-        return live_values(self._graph.store, self._kind)
+        return self.edge_attrs
 
     def insert(
         self, src: ArrayLike, dst: ArrayLike, *, time: ArrayLike | None = None,
         weight: ArrayLike | None = None, edge_attrs: Mapping[str, ArrayLike] | None = None,
     ) -> Ids:  # fmt: skip
         """Insert edges in one commit; see :meth:`DynamicGraph.insert_edges`."""
-        return self._graph.store.insert(self._kind, src, dst, time, weight, edge_attrs)
+        return self._store.insert(self._kind, src, dst, time, weight, edge_attrs)
 
     def delete(self, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None = None) -> int:
         """Delete edges in one commit; see :meth:`DynamicGraph.delete_edges`."""
-        return self._graph.store.delete(self._kind, src, dst, edge_ids)
+        return self._store.delete(self._kind, src, dst, edge_ids)
 
 
 class DynamicHeteroGraph(LiveGraph, HeteroGraph):

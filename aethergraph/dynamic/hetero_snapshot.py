@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
+from aethergraph.dynamic.edge_types import EdgeKind
+from aethergraph.dynamic.edges import SnapshotEdgeQueries
 from aethergraph.dynamic.keys import IdsByType, NodeIds
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts
 from aethergraph.dynamic.snapshot import (
@@ -21,7 +23,6 @@ from aethergraph.dynamic.snapshot import (
     edge_rows,
     fill_edges,
     moments,
-    snapshot_values,
     take_commit,
 )
 from aethergraph.dynamic.store import LiveStore
@@ -29,7 +30,6 @@ from aethergraph.errors import ClosedError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.views import EdgeView
-from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.paging import Paging
 
@@ -123,13 +123,6 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         view = super().__getitem__(name)
         return view if isinstance(name, str) else SnapshotEdges(self, name)
 
-    def prepare_weights(self, name: EdgeType, layout: Literal["csc", "csr"]) -> None:
-        """Sum up the weights of long lists of an edge type in the base, for draws by weight."""
-        self._store.prepare_weights(self._store.kinds[name], layout)
-
-    def _end_edge_ids(self, kind: EdgeType) -> int:
-        return self.native_snapshot.describe(self._store.kinds[kind].number).end_edge_ids
-
     def changed(
         self,
         since: int | HeteroSnapshot,
@@ -216,7 +209,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             node_time=node_time,
             edge_attrs={
                 kind: edge_rows(
-                    self._edges[kind], edge_list[2], self._end_edge_ids(kind), self.renumbers_edges
+                    self._edges[kind], edge_list[2], self[kind].end_edge_ids, self.renumbers_edges
                 )
                 for kind, edge_list in lists.items()
             },
@@ -246,27 +239,20 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         )
 
 
-class SnapshotEdges(EdgeView):
+class SnapshotEdges(SnapshotEdgeQueries, EdgeView):
     """Edges of one type at one commit."""
 
     _graph: HeteroSnapshot
 
     @property
-    def end_edge_ids(self) -> int:
-        """Number that all ids of these edges are below; see :attr:`Snapshot.end_edge_ids`."""
-        return self._graph._end_edge_ids(self.name)
+    def _store(self) -> LiveStore:  # type: ignore[override]
+        return self._graph._store
+
+    @property
+    def _kind(self) -> EdgeKind:  # type: ignore[override]
+        return self._store.kinds[self.name]
 
     @property
     def native_snapshot(self) -> native.NativeSnapshot:
         """Native snapshot that the lists are of."""
         return self._graph.native_snapshot
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._graph.prepare_weights(self.name, layout)
-
-    @property
-    def edge_values(self) -> dict[str, RowSource]:
-        """Weights and times, if there are any, as rows to gather from."""
-        graph = self._graph
-        return snapshot_values(graph._store.kinds[self.name], graph.native_snapshot)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_node
+from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.dynamic.edge_types import EdgeKind
+from aethergraph.dynamic.edges import SnapshotEdgeQueries
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.dynamic.keys import NodeIds, saving_keys
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
@@ -38,7 +39,6 @@ __all__ = [
     "commit_before",
     "edge_rows",
     "moments",
-    "snapshot_values",
     "fill_edges",
 ]
 
@@ -123,12 +123,6 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
         parts.time_unit = kind.form.time_unit
     parts.sorted_by.update(kind.sorted_by)
     return parts
-
-
-def snapshot_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, RowSource]:
-    """Return the weights and times by edge id, as of the commit of a snapshot."""
-    end = snapshot.describe(kind.number).end_edge_ids
-    return {name: SnapshotRows(attr, end, snapshot) for name, attr in kind.values.items()}
 
 
 def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str, Any]:
@@ -303,7 +297,7 @@ class OneCommit:
         )
 
 
-class Snapshot(OneCommit, StoredGraph):
+class Snapshot(SnapshotEdgeQueries, OneCommit, StoredGraph):
     """A live graph as it was at one commit: every query, sampler, loader and adapter takes it.
 
     ::
@@ -329,14 +323,9 @@ class Snapshot(OneCommit, StoredGraph):
         self._tables = NodeTables(store, kind.name[0])
         self._parts = None
         self._num_nodes, self._num_edges = numbers.num_src, numbers.num_edges
-        self._commit, self._end_edge_ids = native_snapshot.commit, numbers.end_edge_ids
+        self._commit = native_snapshot.commit
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
-
-    @property
-    def end_edge_ids(self) -> int:
-        """Number that all edge ids are below: the edges that were ever inserted."""
-        return self._end_edge_ids
 
     @property
     def ids(self) -> NodeIds:
@@ -388,33 +377,6 @@ class Snapshot(OneCommit, StoredGraph):
 
     def _guard(self) -> None:
         return None
-
-    @property
-    def edge_values(self) -> Mapping[str, RowSource]:
-        """Weights and times of the edges, if they have any, as rows to gather from."""
-        return snapshot_values(self._kind, self.native_snapshot)
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._store.prepare_weights(self._kind, layout)
-
-    def has_edge(self, u: int, v: int) -> bool:
-        """Return whether there is an edge from ``u`` to ``v``."""
-        parts = self._edges()
-        source, target = as_node(u, parts.num_src, "u"), as_node(v, parts.num_dst, "v")
-        return self.native_snapshot.has_edge(self._kind.number, source, target)
-
-    def has_edges(self, u: ArrayLike, v: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether there is an edge from ``u[i]`` to ``v[i]``, bool [n].
-
-        With order "id" it costs the logarithm of a list's length, with order "time" one pass over
-        a list.
-
-        Raises:
-            OutOfRangeError: a node does not exist; names the argument and the position.
-        """
-        source, target = self._ends(u, v)
-        return self.native_snapshot.has_edges(self._kind.number, source, target)
 
     def changed(self, since: int | Snapshot, hops: int = 1) -> Ids:
         """Find the nodes whose sampled neighbourhood may differ from that of an earlier commit.
@@ -483,7 +445,7 @@ class Snapshot(OneCommit, StoredGraph):
         graph = Graph.from_edges(
             self._num_nodes, src, dst, edge_weight=values.get("edge_weight"),
             edge_time=values.get("edge_time"), node_time=values.get("node_time"),
-            edge_attrs=edge_rows(parts, ids, self._end_edge_ids, self.renumbers_edges),
+            edge_attrs=edge_rows(parts, ids, self.end_edge_ids, self.renumbers_edges),
             layout=parts.layout if layout is None else layout,
             keep_order=not self.renumbers_edges, sort_neighbors=self._kind.form.order == "id",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import DynamicGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 
 VALUES: dict[str, Any] = {"edge_time": "int64", "edge_weight": "float32"}
 NODES, EDGES = 20, 400
@@ -98,9 +98,20 @@ def test_bad_ids_leave_no_values_behind() -> None:
 
 @pytest.mark.parametrize("order", ["id", "time"])
 @pytest.mark.parametrize("layout", ["both", "csc", "csr"])
-def test_single_questions_are_answered_as_by_a_snapshot(order: Any, layout: Any) -> None:
-    graph = DynamicGraph(NODES, 16, order=order, layout=layout, huge_pages=False)
-    graph.insert_edges(*np.random.default_rng(3).integers(0, NODES, (2, 60)))
+@pytest.mark.parametrize("typed", [False, True])
+def test_single_questions_are_answered_as_by_a_snapshot(
+    order: Any, layout: Any, typed: bool
+) -> None:
+    options: dict[str, Any] = {"order": order, "layout": layout, "huge_pages": False}
+    kind, counts = ("a", "to", "b"), {"a": NODES, "b": NODES}
+    graph: Any = (
+        DynamicHeteroGraph(counts, [kind], 16, **options)
+        if typed
+        else DynamicGraph(NODES, 16, **options)
+    )
+    edges = graph[kind] if typed else graph
+    insert = edges.insert if typed else edges.insert_edges
+    insert(*np.random.default_rng(3).integers(0, NODES, (2, 60)))
 
     def answers(source: Any) -> list[Any]:
         nodes = range(NODES)
@@ -112,25 +123,26 @@ def test_single_questions_are_answered_as_by_a_snapshot(order: Any, layout: Any)
                 lists += [ask(node).tolist() for node in nodes]
         return lists + edges
 
-    before = answers(graph)
+    before = answers(edges)
     with graph.reading():
         with graph.transaction():
-            graph.insert_edge(0, 7)
-            assert answers(graph) == before  # not committed
-        assert answers(graph) == before  # the block reads one commit
-    with graph.snapshot() as now:
-        assert answers(graph) == answers(now) != before
-        assert graph.has_edge(np.int64(0), np.int32(7)) is True and graph.degree(np.int64(0)) >= 1
+            insert([0], [7])
+            assert answers(edges) == before  # not committed
+        assert answers(edges) == before  # the block reads one commit
+    with graph.snapshot() as snapshot:
+        now = snapshot[kind] if typed else snapshot
+        assert answers(edges) == answers(now) != before
+        assert edges.has_edge(np.int64(0), np.int32(7)) is True and edges.degree(np.int64(0)) >= 1
         for node in (-1, NODES, 2**32, 2**70, True, 1.5, "1"):
             for ask in ("degree", "has_edge", "neighbors", "in_neighbors"):
                 args = (0, node) if ask == "has_edge" else (node,)
                 with pytest.raises(errors.AetherError) as of_graph:
-                    getattr(graph, ask)(*args)
+                    getattr(edges, ask)(*args)
                 with pytest.raises(errors.AetherError) as of_snapshot:
                     getattr(now, ask)(*args)
                 assert str(of_graph.value) == str(of_snapshot.value)
     graph.close()
-    for call in (graph.degree, graph.neighbors, graph.in_neighbors, lambda v: graph.has_edge(0, v)):
+    for call in (edges.degree, edges.neighbors, edges.in_neighbors, lambda v: edges.has_edge(0, v)):
         with pytest.raises(errors.ClosedError):
             call(1)
 
