@@ -23,7 +23,7 @@ from aethergraph._checks.arrays import as_node
 from aethergraph._checks.options import as_choice
 from aethergraph.dynamic.attrs import LiveAttributes, SnapshotRows, edge_table, live_values
 from aethergraph.dynamic.edge_types import EdgeKind
-from aethergraph.dynamic.state import MOST_NODES
+from aethergraph.dynamic.graph_form import MOST_NODES
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import LayoutError
 from aethergraph.graph.adjacency import EdgeQueries

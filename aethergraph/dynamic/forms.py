@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from aethergraph._checks.times import unit_of
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import Layout
 
-__all__ = ["EDGE_ID", "EdgeForm", "RowForm", "read_time_dtype", "time_dtype"]
+__all__ = ["EDGE_ID", "EdgeForm", "EdgeOptions", "RowForm", "read_time_dtype", "time_dtype"]
 
 #: Name of the ids of edges in a static copy, where edges were deleted.
 EDGE_ID = "edge_id"
@@ -26,6 +26,23 @@ class RowForm(NamedTuple):
 
     row_shape: tuple[int, ...]
     dtype_name: str
+
+
+class EdgeOptions(NamedTuple):
+    """Options of a user for the edges of a type, as they were given; None: they were not."""
+
+    layout: Any = None
+    order: Any = None
+    edge_time: Any = None
+    edge_weight: Any = None
+    edge_attrs: Any = None
+    edge_id_bytes: Any = None
+
+    def completed(self) -> EdgeOptions:
+        """Return the options of a new graph, with what is kept where nothing was given."""
+        defaults = {"layout": "both", "order": "id", "edge_id_bytes": 8}
+        missing = {name: v for name, v in defaults.items() if getattr(self, name) is None}
+        return self._replace(**missing)
 
 
 @dataclass(frozen=True)
@@ -52,37 +69,29 @@ class EdgeForm:
     edge_id_bytes: int = 8
 
     @classmethod
-    def read(
-        cls,
-        layout: Any,
-        order: Any,
-        edge_time: Any,
-        edge_weight: Any,
-        edge_attrs: Any,
-        edge_id_bytes: Any,
-    ) -> EdgeForm:
-        """Return the form that a user's arguments ask for.
+    def read(cls, options: EdgeOptions) -> EdgeForm:
+        """Return the form that a user's options ask for.
 
         Raises:
-            InvalidArgumentError: an argument is invalid; names it.
+            InvalidArgumentError: one is invalid; names it.
         """
-        layout = as_choice(layout, ("csc", "csr", "both"), "layout")
-        order = as_choice(order, ("id", "time"), "order")
-        unit = None
-        if edge_time is not None:
-            unit = read_time_dtype(edge_time, "edge_time")
+        layout = as_choice(options.layout, ("csc", "csr", "both"), "layout")
+        order = as_choice(options.order, ("id", "time"), "order")
+        unit, weight = None, options.edge_weight
+        if options.edge_time is not None:
+            unit = read_time_dtype(options.edge_time, "edge_time")
             if order == "id":
                 raise InvalidArgumentError(
                     "edge_time= with order='id': lists that are sorted by id cannot be read up to "
                     "a time; use order='time'"
                 )
-        if edge_weight is not None and not _is_dtype(edge_weight, np.float32):
+        if weight is not None and not _is_dtype(weight, np.float32):
             raise InvalidArgumentError(
-                f"edge_weight = {shown(edge_weight)}: live graphs keep weights as 'float32'"
+                f"edge_weight = {shown(weight)}: live graphs keep weights as 'float32'"
             )
         return cls(
-            layout, order, edge_time is not None, unit, edge_weight is not None,
-            _read_forms(edge_attrs), _read_id_bytes(edge_id_bytes),
+            layout, order, options.edge_time is not None, unit, weight is not None,
+            _read_forms(options.edge_attrs), _read_id_bytes(options.edge_id_bytes),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -106,49 +115,35 @@ class EdgeForm:
             description["has_time"], description["time_unit"], description["has_weight"],
             _read_forms(description["attrs"]), description.get("edge_id_bytes", 8),
         )  # fmt: skip
-        if cls.read(**form._options(), edge_id_bytes=form.edge_id_bytes) != form:
+        if cls.read(form.options) != form:
             raise ValueError(f"edges have the form {shown(dict(description))}")
         return form
 
-    def check_given(
-        self, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any
-    ) -> None:
-        """Raise unless options that are not None are those that the graph was made with.
+    def same(self, options: EdgeOptions) -> EdgeForm:
+        """Return the form of edges that are there already, with edge ids as they are asked for.
 
         Raises:
-            InvalidArgumentError: one differs; names it.
+            InvalidArgumentError: an option is neither None nor what the graph was made with; names
+                it.
         """
-        requested = EdgeForm.read(
-            self.layout if layout is None else layout,
-            self.order if order is None else order,
-            edge_time if edge_time is not None else self._time_dtype,
-            edge_weight if edge_weight is not None else (self.has_weight or None) and "float32",
-            edge_attrs if edge_attrs is not None else self.attrs,
-            self.edge_id_bytes,
-        )  # fmt: skip
-        options, requested_options = self._options(), requested._options()
-        for name, value in options.items():
-            if requested_options[name] != value:
+        kept = self.options
+        changes = {name: value for name, value in options._asdict().items() if value is not None}
+        form = EdgeForm.read(kept._replace(**changes))
+        for name, value, requested in zip(kept._fields[:-1], kept, form.options, strict=False):
+            if requested != value:
                 raise InvalidArgumentError(
-                    f"the graph was made with {name} = {value!r}, not "
-                    f"{requested_options[name]!r}: leave it out"
+                    f"the graph was made with {name} = {value!r}, not {requested!r}: leave it out"
                 )
-
-    def _options(self) -> dict[str, Any]:
-        """Return the arguments of :meth:`read` by name."""
-        return {
-            "layout": self.layout, "order": self.order, "edge_time": self._time_dtype,
-            "edge_weight": "float32" if self.has_weight else None,
-            "edge_attrs": {name: tuple(form) for name, form in self.attrs.items()},
-        }  # fmt: skip
-
-    def with_edge_id_bytes(self, edge_id_bytes: Any) -> EdgeForm:
-        """Return the form with edge ids of another size."""
-        return replace(self, edge_id_bytes=_read_id_bytes(edge_id_bytes))
+        return form
 
     @property
-    def _time_dtype(self) -> str | None:
-        return time_dtype(self.time_unit) if self.has_time else None
+    def options(self) -> EdgeOptions:
+        """Options that :meth:`read` makes the form of."""
+        return EdgeOptions(
+            self.layout, self.order, time_dtype(self.time_unit) if self.has_time else None,
+            "float32" if self.has_weight else None,
+            {name: tuple(form) for name, form in self.attrs.items()}, self.edge_id_bytes,
+        )  # fmt: skip
 
 
 def _is_dtype(value: Any, dtype: Any) -> bool:

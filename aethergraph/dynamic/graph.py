@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag
-from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import (
     LiveAttributes,
     live_node_values,
@@ -21,18 +19,14 @@ from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.copying import copied
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edges import LiveEdgeQueries
-from aethergraph.dynamic.forms import EdgeForm, read_time_dtype
-from aethergraph.dynamic.journal import attach
+from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, read_time_dtype
+from aethergraph.dynamic.graph_form import FormRequest, GraphForm, check_same_count
 from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
-from aethergraph.dynamic.node_times import (
-    check_node_time,
-    check_same_node_time,
-    node_time_from_json,
-)
-from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
+from aethergraph.dynamic.opening import Durability, Opening, open_store
 from aethergraph.dynamic.snapshot import Snapshot
+from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.feature_table import FeatureTable
@@ -41,7 +35,6 @@ from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
-from aethergraph.storage.paging import Paging
 
 __all__ = ["DynamicGraph"]
 
@@ -129,21 +122,10 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
         mlock: bool = False,
         arena_memory: MemorySource | None = None,
     ) -> None:
-        form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
-        units = _new_node_time(node_time, as_count(num_vertices, "num_vertices"), form)
-        self._set_store(
-            _make_store(
-                num_vertices,
-                arena_mb,
-                form,
-                units,
-                max_snapshot_age,
-                max_nodes,
-                huge_pages,
-                mlock,
-                arena_memory=arena_memory,
-            )
-        )
+        edges = EdgeOptions(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
+        form = _form(num_vertices, edges, node_time, max_nodes)
+        memory = MemoryOptions(arena_mb, max_snapshot_age, huge_pages, mlock, arena_memory)
+        self._begin(LiveStore(form, memory))
 
     @classmethod
     def open(
@@ -231,112 +213,27 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
             CorruptFileError: base or log are damaged, or files are missing.
             StorageError: the directory cannot be read or written.
         """
-
-        def make(
-            description: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
-        ) -> tuple[LiveStore, dict[str, Any]]:
-            options = (layout, order, edge_time, edge_weight, edge_attrs)
-            times = None if node_time is None else {"node": node_time}
-            if description is None and below is not None:
-                form = _form_over(below, order, progress)
-                form.check_given(*options)
-                units = dict(zip(("node",), below.node_time.values(), strict=False))
-                check_same_node_time(times, units, {"node"})
-                if edge_id_bytes is not None:
-                    form = form.with_edge_id_bytes(edge_id_bytes)
-                (nodes,) = below.num_nodes
-                if num_vertices is not None and num_vertices != nodes:
-                    raise InvalidArgumentError(
-                        f"num_vertices = {num_vertices}, but {below.path} has {nodes} nodes: leave "
-                        "it out; add_nodes() adds more"
-                    )
-                description = describe({"node": nodes}, {_KIND: form}, max_nodes, units)
-            elif description is None:
-                nodes = 0 if num_vertices is None else as_count(num_vertices, "num_vertices")
-                if num_vertices is None and ids is None:
-                    raise InvalidArgumentError(
-                        f"there is no live graph in {LiveDirectory(path).path}: give num_vertices= "
-                        "to make one, or base="
-                    )
-                form = EdgeForm.read(
-                    "both" if layout is None else layout, "id" if order is None else order,
-                    *options[2:],
-                    8 if edge_id_bytes is None else edge_id_bytes,
-                )  # fmt: skip
-                units = _new_node_time(node_time, nodes, form)
-                description = describe({"node": nodes}, {_KIND: form}, max_nodes, units)
-            else:
-                if list(description["num_nodes"]) != ["node"]:
-                    raise InvalidArgumentError(
-                        f"{LiveDirectory(path).path} holds a graph of many types: open it with "
-                        "DynamicHeteroGraph.open(path)"
-                    )
-                form = EdgeForm.from_json(description["edge_types"][0][1])
-                check_same_count(num_vertices, description["num_nodes"]["node"], "num_vertices")
-                check_same_count(max_nodes, description["max_nodes"], "max_nodes")
-                units = node_time_from_json(description)
-                check_same_node_time(times, units, {"node"})
-                if any(value is not None for value in options):
-                    form.check_given(*options)
-                if edge_id_bytes is not None:
-                    form = form.with_edge_id_bytes(edge_id_bytes)
-            nodes = (counts or description["num_nodes"])["node"]
-            return _make_store(
-                nodes, arena_mb, form, units, max_snapshot_age, description["max_nodes"],
-                huge_pages, mlock, below, arena_memory,
-            ), description  # fmt: skip
-
-        how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
-        graph: DynamicGraph = open_store(path, how, make, _wrap)
-        return graph
+        edges = EdgeOptions(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
+        return open_store(
+            path,
+            Opening(durability, interval_ms, base, storage, memory_budget, progress, ids),
+            _Request(num_vertices, edges, node_time, max_nodes, may_be_empty=ids is not None),
+            MemoryOptions(arena_mb, max_snapshot_age, huge_pages, mlock, arena_memory),
+            cls.of_store,
+        )
 
     @classmethod
-    def attach(cls, path: native.Path, *, follow: bool = False) -> DynamicGraph:
-        """Open the live graph that another process of this user has open, to read it as it changes.
-
-        Nothing is copied. The memory stays until the last process has closed it, so a snapshot that
-        is held can be read whatever becomes of the writer.
-
-        Where the writer has closed the graph, has ended, or was followed by another one, whatever
-        asks for the last commit raises WriterGoneError: the next batch, snapshot or number. It
-        is looked for at most every hundredth of a second, with one stat of a file, and for a
-        process that was killed every tenth. :attr:`is_current` asks without an error, and
-        :meth:`stats` counts what this process has.
-
-        Args:
-            path: the directory.
-            follow: go on with the next writer instead, at the first batch, snapshot or number after
-                it has opened the graph; until then the last commit stays as it is. Samplers and
-                loaders over the graph stay good. Numbers of commits are the writer's own: ``lsn``
-                goes on. Attributes that begin later are seen, too.
-
-        Raises:
-            ClosedError: nobody has it open.
-        """
-        follow = as_flag(follow, "follow")
-        store = attach(path)
+    def _check_types(cls, store: LiveStore, path: native.Path) -> None:
         if list(store.kinds) != [_KIND]:
             raise InvalidArgumentError(
                 f"{LiveDirectory(path).path} holds a graph of many types: attach it with "
                 "DynamicHeteroGraph.attach(path)"
             )
-        return _wrap(store, follow)
 
     def go_on(self, store: LiveStore) -> None:
         """Be the graph of another store, that of the next writer."""
         super().go_on(store)
         self._kind = store.kinds[_KIND]
-
-    def _set_store(self, store: LiveStore) -> None:
-        self.go_on(store)
-        self._path, self._storage, self._paging = None, "live", None
-        made(self)
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
-        self._store.check_open()
-        return None if self._store.base is None else self._store.base.paging
 
     @classmethod
     def from_graph(
@@ -488,10 +385,6 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
         """Refuse: edges of a live graph bring their rows when they are inserted."""
         raise UnsupportedError("edges bring their rows: insert_edges(..., edge_attrs={name: rows})")
 
-    def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
-        self.snapshot().save(path, **options)
-
     def to_graph(
         self,
         layout: Layout | None = None,
@@ -501,13 +394,6 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
     ) -> Graph:
         """Copy the last commit into a static graph; see :meth:`Snapshot.to_graph`."""
         return self.snapshot().to_graph(layout, path=path, memory=memory)
-
-    def __enter__(self) -> DynamicGraph:
-        self._store.check_open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # ---- the graph as it is ------------------------------------------------------------------
 
@@ -521,11 +407,6 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
         return None
 
     @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._store.closed
-
-    @property
     def num_nodes(self) -> int:
         """Number of nodes; ids are ``0 .. num_nodes - 1``."""
         return self._store.count_nodes("node", self._store.live)
@@ -534,11 +415,6 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
     def order(self) -> str:
         """Order of the lists: ``"id"`` or ``"time"``."""
         return self._kind.form.order
-
-    @property
-    def time_unit(self) -> str | None:
-        """Unit of the times of edges and nodes, such as ``"us"``; None for plain numbers."""
-        return self._store.time_unit
 
     @property
     def ids(self) -> LiveIds:
@@ -585,64 +461,66 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
     def _now(self) -> Snapshot:
         return self.snapshot()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _wrap, (self._store, self.follows)
-
-    def __repr__(self) -> str:
-        if self.closed:
-            return "DynamicGraph(closed)"
-        if not self.is_current:
-            return f"DynamicGraph({self._store.path}, without a writer)"
-        now = self.snapshot()
-        return (
-            f"DynamicGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
-            f"layout={self.layout!r}, order={self.order!r}, commit={now.commit})"
-        )
+    def _shown_form(self) -> str:
+        return f"layout={self.layout!r}, order={self.order!r}, "
 
 
-def _make_store(
-    num_vertices: Any,
-    arena_mb: Any,
-    form: EdgeForm,
-    node_time: Mapping[str, str | None],
-    max_snapshot_age: Any,
-    max_nodes: Any,
-    huge_pages: Any,
-    mlock: Any,
-    base: Base | None = None,
-    arena_memory: Any = None,
-) -> LiveStore:
-    nodes = as_count(num_vertices, "num_vertices")
-    return LiveStore.make(
-        {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
-        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory,
-        base=base, node_time=node_time,
-    )  # fmt: skip
-
-
-def _form_over(base: Base, order: Any, progress: native.Progress | None) -> EdgeForm:
-    """Return what is kept of edges over a base of one type."""
-    if len(base.edges) != 1 or len(base.num_nodes) != 1:
-        raise InvalidArgumentError(
-            f"{base.path} holds a graph of many types: open it with DynamicHeteroGraph.open(base=)"
-        )
-    form = base.edges[0].form("time" if order is None else order)
-    if order == "id":
-        base.edges[0].check_sorted(progress)
-    base.edges[0].check_by_source(progress)
-    return form
-
-
-def _new_node_time(node_time: Any, num_nodes: int, form: EdgeForm) -> dict[str, str | None]:
-    """Return the unit of the times of nodes that a new graph is to have."""
+def _form(num_vertices: Any, edges: EdgeOptions, node_time: Any, max_nodes: Any) -> GraphForm:
+    """Return the form of a new graph."""
+    nodes = {"node": as_count(num_vertices, "num_vertices")}
     units = {} if node_time is None else {"node": read_time_dtype(node_time, "node_time")}
-    check_node_time(units, {"node": num_nodes}, {_KIND: form})
-    return units
+    return GraphForm(nodes, {_KIND: EdgeForm.read(edges)}, units, max_nodes).check_new()
 
 
-def _wrap(store: LiveStore, follow: bool = False) -> DynamicGraph:
-    """Return the graph of a store, perhaps one of another process."""
-    graph = DynamicGraph.__new__(DynamicGraph)
-    graph._set_store(store)
-    graph.watch_writer(follow)
-    return graph
+class _Request(FormRequest):
+    """Request for a graph of one type.
+
+    Args:
+        num_vertices: number of nodes; None: as many as there are.
+        options, node_time, max_nodes: as of :class:`FormRequest`, of the only type.
+        may_be_empty: a new graph without ``num_vertices`` has no nodes.
+    """
+
+    def __init__(
+        self, num_vertices: Any, options: EdgeOptions, node_time: Any, max_nodes: Any, *,
+        may_be_empty: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(options, None if node_time is None else {"node": node_time}, max_nodes)
+        self._num_vertices, self._may_be_empty = num_vertices, may_be_empty
+
+    def new(self, path: native.Path) -> GraphForm:
+        """Return the form of a graph that is made in a directory."""
+        count = self._num_vertices
+        if count is None and not self._may_be_empty:
+            raise InvalidArgumentError(
+                f"there is no live graph in {LiveDirectory(path).path}: give num_vertices= to make "
+                "one, or base="
+            )
+        times = None if self._node_time is None else self._node_time["node"]
+        edges = self._options.completed()
+        return _form(0 if count is None else count, edges, times, self._max_nodes)
+
+    def over(self, base: Base, progress: native.Progress | None) -> GraphForm:
+        """Return the form of a graph that is made over a base of one type."""
+        if len(base.edges) != 1 or len(base.num_nodes) != 1:
+            raise InvalidArgumentError(
+                f"{base.path} holds a graph of many types: open it with "
+                "DynamicHeteroGraph.open(base=)"
+            )
+        form, count = self._over(base, ["node"], [_KIND], progress), self._num_vertices
+        if count is not None and count != form.num_nodes["node"]:
+            raise InvalidArgumentError(
+                f"num_vertices = {count}, but {base.path} has {form.num_nodes['node']} nodes: "
+                "leave it out; add_nodes() adds more"
+            )
+        return form
+
+    def same(self, form: GraphForm, path: native.Path) -> GraphForm:
+        """Return the form of the graph that is there, with edge ids as they are asked for."""
+        if list(form.num_nodes) != ["node"]:
+            raise InvalidArgumentError(
+                f"{LiveDirectory(path).path} holds a graph of many types: open it with "
+                "DynamicHeteroGraph.open(path)"
+            )
+        check_same_count(self._num_vertices, form.num_nodes["node"], "num_vertices")
+        return self._same(form, {_KIND: self._options})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -10,33 +10,21 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import (
-    as_flag,
-    as_items,
-    as_list,
-    is_hashable,
-    is_name,
-    shown,
-)
-from aethergraph._tracepoints import made
+from aethergraph._checks.options import as_items, as_list, is_hashable, is_name, shown
 from aethergraph.dynamic.attrs import LiveAttributes, live_node_values, node_table
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.edges import LiveEdgeQueries
-from aethergraph.dynamic.forms import EdgeForm, time_dtype
+from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, time_dtype
+from aethergraph.dynamic.graph_form import FormRequest, GraphForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot, SnapshotEdges
-from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import IdsByType, LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
-from aethergraph.dynamic.node_times import (
-    check_node_time,
-    check_same_node_time,
-    node_time_from_json,
-    read_node_time,
-)
-from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
+from aethergraph.dynamic.node_times import read_node_time
+from aethergraph.dynamic.opening import Durability, Opening, open_store
+from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, MissingNameError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
@@ -45,7 +33,6 @@ from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
-from aethergraph.storage.paging import Paging
 
 __all__ = ["DynamicHeteroGraph"]
 
@@ -139,6 +126,8 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_snapshot_age, max_nodes, huge_pages, mlock, arena_memory: as in :class:`DynamicGraph`.
     """
 
+    _reader = None
+
     def __init__(
         self,
         num_nodes: Mapping[str, int],
@@ -158,19 +147,10 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         mlock: bool = False,
         arena_memory: MemorySource | None = None,
     ) -> None:
-        nodes, forms = _read_types(
-            num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
-            edge_weight=edge_weight, edge_attrs=edge_attrs, edge_id_bytes=edge_id_bytes,
-        )  # fmt: skip
-        units = read_node_time(node_time, nodes)
-        check_node_time(units, nodes, forms)
-        self._set_store(
-            LiveStore.make(
-                nodes, forms, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
-                max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
-                arena_memory=arena_memory, node_time=units,
-            )
-        )  # fmt: skip
+        edges = EdgeOptions(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
+        form = _form(num_nodes, edge_types, edges, node_time, max_nodes)
+        memory = MemoryOptions(arena_mb, max_snapshot_age, huge_pages, mlock, arena_memory)
+        self._begin(LiveStore(form, memory))
 
     @classmethod
     def open(
@@ -191,7 +171,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         edge_weight: DTypeLike | None = None,
         edge_attrs: Mapping[str, tuple[tuple[int, ...], DTypeLike]] | None = None,
         node_time: Mapping[str, DTypeLike] | None = None,
-        edge_id_bytes: Literal[4, 8] = 8,
+        edge_id_bytes: Literal[4, 8] | None = None,
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         huge_pages: bool = True,
@@ -207,76 +187,14 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         begins with a base has what the base has. ``ids`` is the type of the keys of all nodes, or
         by node type, of some.
         """
-        every = {
-            "layout": layout, "order": order, "edge_time": edge_time,
-            "edge_weight": edge_weight, "edge_attrs": edge_attrs,
-        }  # fmt: skip
-
-        def make(
-            description: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
-        ) -> tuple[LiveStore, dict[str, Any]]:
-            if description is None and below is not None:
-                if num_nodes is not None or edge_types is not None:
-                    raise InvalidArgumentError(
-                        "num_nodes and edge_types are those of the base: leave them out"
-                    )
-                check_same_node_time(node_time, below.node_time, below.graph.num_nodes)
-                description = _describe_over(
-                    below, "time" if order is None else order, max_nodes, progress
-                )
-            elif description is None:
-                if num_nodes is None or edge_types is None:
-                    raise InvalidArgumentError(
-                        f"there is no live graph in {LiveDirectory(path).path}: give num_nodes= "
-                        "and edge_types= to make one"
-                    )
-                options = {
-                    **every,
-                    "layout": "both" if layout is None else layout,
-                    "order": "id" if order is None else order,
-                }
-                nodes, forms = _read_types(
-                    num_nodes, edge_types, **options, edge_id_bytes=edge_id_bytes
-                )
-                units = read_node_time(node_time, nodes)
-                check_node_time(units, nodes, forms)
-                description = describe(nodes, forms, max_nodes, units)
-            else:
-                _check_same(description, num_nodes, edge_types, max_nodes, every)
-                check_same_node_time(
-                    node_time, node_time_from_json(description), description["num_nodes"]
-                )
-            forms = {
-                (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
-                for kind, form in description["edge_types"]
-            }
-            return LiveStore.make(
-                counts or description["num_nodes"], forms, arena_mb=arena_mb,
-                max_snapshot_age=max_snapshot_age, max_nodes=description["max_nodes"],
-                huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory, base=below,
-                node_time=node_time_from_json(description),
-            ), description  # fmt: skip
-
-        how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
-        graph: DynamicHeteroGraph = open_store(path, how, make, _wrap)
-        return graph
-
-    @classmethod
-    def attach(cls, path: native.Path, *, follow: bool = False) -> DynamicHeteroGraph:
-        """Open the live graph that another process has open; see :meth:`DynamicGraph.attach`."""
-        follow = as_flag(follow, "follow")
-        return _wrap(attach(path), follow)
-
-    def _set_store(self, store: LiveStore) -> None:
-        self.go_on(store)
-        self._path, self._storage, self._reader = None, "live", None
-        made(self)
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
-        base = self.store.base
-        return None if base is None else base.paging
+        edges = EdgeOptions(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
+        return open_store(
+            path,
+            Opening(durability, interval_ms, base, storage, memory_budget, progress, ids),
+            _Request(num_nodes, edge_types, edges, node_time, max_nodes),
+            MemoryOptions(arena_mb, max_snapshot_age, huge_pages, mlock, arena_memory),
+            cls.of_store,
+        )
 
     # ---- commits -----------------------------------------------------------------------------
 
@@ -289,10 +207,6 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     ) -> HeteroGraph:
         """Copy the last commit into a static typed graph; see :meth:`Snapshot.to_graph`."""
         return self.snapshot().to_graph(path=path, memory=memory)
-
-    def save(self, path: native.Path, **options: Any) -> None:
-        """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
-        self.snapshot().save(path, **options)
 
     @classmethod
     def from_edges(cls, *_: Any, **__: Any) -> DynamicHeteroGraph:
@@ -319,7 +233,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
 
     @property
     def _closed(self) -> bool:  # type: ignore[override]
-        return self._store.closed
+        return self.closed
 
     @property
     def _nodes(self) -> Mapping[str, NodeParts]:  # type: ignore[override]
@@ -369,58 +283,18 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             raise unknown_type("edge type", name, store.kinds)
         return LiveEdges(self, name)
 
-    def __repr__(self) -> str:
-        if self._closed:
-            return "DynamicHeteroGraph(closed)"
-        if not self.is_current:
-            return f"DynamicHeteroGraph({self._store.path}, without a writer)"
-        now = self.snapshot()
-        return (
-            f"DynamicHeteroGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
-            f"commit={now.commit})"
-        )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _wrap, (self._store, self.follows)
-
-
-def _wrap(store: LiveStore, follow: bool = False) -> DynamicHeteroGraph:
-    """Return the graph of a store, perhaps one of another process."""
-    graph = DynamicHeteroGraph.__new__(DynamicHeteroGraph)
-    graph._set_store(store)
-    graph.watch_writer(follow)
-    return graph
-
-
-def _describe_over(
-    base: Base, order: str, max_nodes: int | None, progress: native.Progress | None
-) -> dict[str, Any]:
-    forms = {}
-    for name, edges in zip(base.graph.edge_types, base.edges, strict=True):
-        forms[name] = edges.form(order)
-        if order == "id":
-            edges.check_sorted(progress)
-        edges.check_by_source(progress)
-    if not forms:
-        raise InvalidArgumentError(
-            f"{base.path} has no edge types: a live graph has at least one. Give the file one, "
-            "which may be without edges"
-        )
-    return describe(base.graph.num_nodes, forms, max_nodes, base.node_time)
-
-
-def _read_types(
-    num_nodes: Any, edge_types: Any, **every: Any
-) -> tuple[dict[str, int], dict[EdgeType, EdgeForm]]:
-    """Return the numbers of nodes by type, and what is kept of each edge type, checked."""
+def _form(
+    num_nodes: Any, edge_types: Any, edges: EdgeOptions, node_time: Any, max_nodes: Any
+) -> GraphForm:
+    """Return the form of a new graph."""
     nodes = {}
     for name, count in as_items(num_nodes, "num_nodes", "counts"):
         if not is_name(name):
             raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
         nodes[name] = as_count(count, f"num_nodes[{name!r}]")
     forms = {}
-    differences = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
-    for kind, differing in differences.items():
+    for kind, options in _options_by_type(edge_types, edges):
         if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
             raise InvalidArgumentError(
                 f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
@@ -431,12 +305,7 @@ def _read_types(
                     f"edge_types: {shown(kind)} names the node type {shown(end)}, which num_nodes "
                     f"lacks; it has: {', '.join(map(repr, nodes)) or 'none'}"
                 )
-        options = {**every, **differing} if isinstance(differing, Mapping) else {}
-        if len(options) != len(every):
-            raise InvalidArgumentError(
-                f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
-            )
-        forms[kind] = EdgeForm.read(**options)
+        forms[kind] = EdgeForm.read(options)
     if not forms:
         raise InvalidArgumentError("edge_types: give at least one edge type")
     dtypes = sorted({time_dtype(form.time_unit) for form in forms.values() if form.has_time})
@@ -444,57 +313,80 @@ def _read_types(
         raise InvalidArgumentError(
             f"edge_time is {' and '.join(dtypes)}: give all times in one unit"
         )
-    return nodes, forms
+    return GraphForm(nodes, forms, read_node_time(node_time, nodes), max_nodes).check_new()
 
 
-def _check_same(
-    description: Mapping[str, Any],
-    num_nodes: Any,
-    edge_types: Any,
-    max_nodes: Any,
-    every: dict[str, Any],
-) -> None:
-    """Raise unless arguments that are not None are those that a graph was made with.
+def _options_by_type(edge_types: Any, edges: EdgeOptions) -> Iterator[tuple[Any, EdgeOptions]]:
+    """Yield the edge types of an argument, each with its options."""
+    if not isinstance(edge_types, Mapping):
+        edge_types = as_list(edge_types, "edge_types", "edge types")
+        for kind in edge_types:
+            if not is_hashable(kind):
+                raise InvalidArgumentError(
+                    f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
+                )
+        edge_types = {kind: {} for kind in edge_types}
+    for kind, differing in edge_types.items():
+        if not isinstance(differing, Mapping) or not set(differing) <= set(edges._fields):
+            raise InvalidArgumentError(
+                f"edge_types[{kind!r}]: options are {', '.join(edges._fields)}, got "
+                f"{shown(differing)}"
+            )
+        yield kind, edges._replace(**differing)
 
-    Raises:
-        InvalidArgumentError: one differs; names it.
+
+class _Request(FormRequest):
+    """Request for a graph of many types.
+
+    Args:
+        num_nodes: number of nodes by type; None: as many as there are.
+        edge_types: edge types, perhaps with options that differ; None: those that there are.
+        options, node_time, max_nodes: as of :class:`FormRequest`.
     """
-    if num_nodes is not None:
-        counts = dict(as_items(num_nodes, "num_nodes", "counts"))
-        if counts != description["num_nodes"]:
-            raise InvalidArgumentError(
-                f"the graph was made with num_nodes = {description['num_nodes']}, not "
-                f"{shown(counts)}: leave it out"
-            )
-    check_same_count(max_nodes, description["max_nodes"], "max_nodes")
-    forms = {tuple(kind): EdgeForm.from_json(form) for kind, form in description["edge_types"]}
-    differences: Mapping[Any, Any] = {kind: {} for kind in forms}
-    if edge_types is not None:
-        differences = (
-            edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
-        )
-        if list(differences) != list(forms):
-            raise InvalidArgumentError(
-                f"the graph was made with edge_types = {list(forms)}, not "
-                f"{shown(list(differences))}: leave them out"
-            )
-    for kind, form in forms.items():
-        differing = differences[kind] if isinstance(differences[kind], Mapping) else {}
-        options = {**every, **differing}
-        options.pop("edge_id_bytes", None)  # which may change from time to time
-        if len(options) != len(every):
-            raise InvalidArgumentError(
-                f"edge_types[{kind!r}]: options are {', '.join(every)}, got {shown(differing)}"
-            )
-        if any(value is not None for value in options.values()):
-            form.check_given(**options)
 
+    def __init__(
+        self, num_nodes: Any, edge_types: Any, options: EdgeOptions, node_time: Any, max_nodes: Any
+    ) -> None:
+        super().__init__(options, node_time, max_nodes)
+        self._num_nodes, self._edge_types = num_nodes, edge_types
 
-def _without_options(edge_types: Any) -> dict[EdgeType, Any]:
-    kinds = as_list(edge_types, "edge_types", "edge types")
-    for kind in kinds:
-        if not is_hashable(kind):
+    def new(self, path: native.Path) -> GraphForm:
+        """Return the form of a graph that is made in a directory."""
+        if self._num_nodes is None or self._edge_types is None:
             raise InvalidArgumentError(
-                f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
+                f"there is no live graph in {LiveDirectory(path).path}: give num_nodes= and "
+                "edge_types= to make one"
             )
-    return {kind: {} for kind in kinds}
+        edges = self._options.completed()
+        return _form(self._num_nodes, self._edge_types, edges, self._node_time, self._max_nodes)
+
+    def over(self, base: Base, progress: native.Progress | None) -> GraphForm:
+        """Return the form of a graph that is made over a base."""
+        if self._num_nodes is not None or self._edge_types is not None:
+            raise InvalidArgumentError(
+                "num_nodes and edge_types are those of the base: leave them out"
+            )
+        if not base.edges:
+            raise InvalidArgumentError(
+                f"{base.path} has no edge types: a live graph has at least one. Give the file one, "
+                "which may be without edges"
+            )
+        return self._over(base, base.graph.node_types, base.graph.edge_types, progress)
+
+    def same(self, form: GraphForm, path: native.Path) -> GraphForm:
+        """Return the form of the graph that is there, with edge ids as they are asked for."""
+        if self._num_nodes is not None:
+            counts = dict(as_items(self._num_nodes, "num_nodes", "counts"))
+            if counts != form.num_nodes:
+                raise InvalidArgumentError(
+                    f"the graph was made with num_nodes = {form.num_nodes}, not {shown(counts)}: "
+                    "leave it out"
+                )
+        kinds, edge_types = list(form.edges), self._edge_types
+        options = dict(_options_by_type(kinds if edge_types is None else edge_types, self._options))
+        if list(options) != kinds:
+            raise InvalidArgumentError(
+                f"the graph was made with edge_types = {kinds}, not {shown(list(options))}: leave "
+                "them out"
+            )
+        return self._same(form, options)

@@ -7,12 +7,12 @@ from typing import Any
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import LogReader, collect_values
-from aethergraph.dynamic.node_times import node_time_from_json
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
+from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import streams_of
 from aethergraph.errors import ClosedError, CorruptFileError, MissingFileError, OutOfRangeError
@@ -177,15 +177,9 @@ class History:
     def _begin_from(self, current: dict[str, Any]) -> None:
         directory = self._directory
         description = directory.description()
-        forms = {
-            (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
-            for kind, form in description["edge_types"]
-        }
-        store = LiveStore.make(
-            current.get("nodes") or description["num_nodes"], forms, arena_mb=self._arena_mb,
-            max_snapshot_age=None, max_nodes=description["max_nodes"], huge_pages=True, mlock=False,
-            base=open_base_of(directory, current, self._how),
-            node_time=node_time_from_json(description),
+        store = LiveStore(
+            GraphForm.from_json(description, current.get("nodes")), MemoryOptions(self._arena_mb),
+            open_base_of(directory, current, self._how),
         )  # fmt: skip
         store.uuid, store.replayed_path = directory.uuid.hex(), str(directory.path)
         restore_keys(store, directory, current, description.get("ids", {}), None)

@@ -1,34 +1,135 @@
-"""LiveGraph, what live graphs of one type and of many have in common: commits, log, numbers."""
+"""LiveGraph: what concerns a live graph as a whole, whether it has one type or many."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import is_name, shown
-from aethergraph._tracepoints import stage
+from aethergraph._checks.options import as_flag, is_name, shown
+from aethergraph._tracepoints import made, stage
 from aethergraph.dynamic.following import Following
+from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times, is_kept
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.storage.paging import Paging
 
 __all__ = ["LiveGraph"]
 
+L = TypeVar("L", bound="LiveGraph")
+
 
 class LiveGraph:
-    """Transactions and commits of a live graph; base of those of one type and of many."""
+    """Live graph of any types; base of those that show one type, and many.
+
+    All that concerns the graph as a whole is here: how it is opened, its commits, log and numbers.
+    """
 
     _store: LiveStore
     #: Of a reader: what it knows of the writer; None: it is the writer, or a child of its.
     _following: Following | None = None
     #: True: edges come and go.
     is_live = True
+    _path: str | None = None
+    _storage = "live"
+
+    # ---- made, opened, closed ----------------------------------------------------------------
+
+    def _begin(self, store: LiveStore) -> None:
+        self.go_on(store)
+        made(self)
+
+    @classmethod
+    def of_store(cls: type[L], store: LiveStore, follow: bool = False) -> L:
+        """Return the graph of a store, perhaps one of another process."""
+        graph = cls.__new__(cls)
+        graph._begin(store)
+        if not store.is_writer and store.path is not None:
+            # It looks at the writer before each commit that it takes.
+            graph._following = Following(graph, follow)
+            store.live.check_writer = graph._following.check
+        return graph
+
+    @classmethod
+    def attach(cls: type[L], path: native.Path, *, follow: bool = False) -> L:
+        """Open the live graph that another process of this user has open, to read it as it changes.
+
+        Nothing is copied. The memory stays until the last process has closed it, so a snapshot that
+        is held can be read whatever becomes of the writer.
+
+        Where the writer has closed the graph, has ended, or was followed by another one, whatever
+        asks for the last commit raises WriterGoneError: the next batch, snapshot or number. It
+        is looked for at most every hundredth of a second, with one stat of a file, and for a
+        process that was killed every tenth. :attr:`is_current` asks without an error, and
+        :meth:`stats` counts what this process has.
+
+        Args:
+            path: the directory.
+            follow: go on with the next writer instead, at the first batch, snapshot or number after
+                it has opened the graph; until then the last commit stays as it is. Samplers and
+                loaders over the graph stay good. Numbers of commits are the writer's own: ``lsn``
+                goes on. Attributes that begin later are seen, too.
+
+        Raises:
+            ClosedError: nobody has it open.
+        """
+        follow = as_flag(follow, "follow")
+        store = attach(path)
+        cls._check_types(store, path)
+        return cls.of_store(store, follow)
+
+    @classmethod
+    def _check_types(cls, store: LiveStore, path: native.Path) -> None:
+        """Raise unless the class can show the types of a store."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_store, (type(self), self._store, self.follows)
+
+    def close(self) -> None:
+        """Wait until all commits are on disk, and drop the graph's references.
+
+        Using the graph afterwards raises ClosedError.
+        """
+        self._store.close()
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._store.closed
+
+    def __enter__(self: L) -> L:
+        self._store.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self.closed:
+            return f"{name}(closed)"
+        if not self.is_current:
+            return f"{name}({self._store.path}, without a writer)"
+        now = self.snapshot()
+        return (
+            f"{name}(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
+            f"{self._shown_form()}commit={now.commit})"
+        )
+
+    def _shown_form(self) -> str:
+        return ""
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        base = self.store.base
+        return None if base is None else base.paging
 
     @property
     def renumbers_edges(self) -> bool:
@@ -63,6 +164,10 @@ class LiveGraph:
     @abstractmethod
     def snapshot(self) -> Any:
         """Take a snapshot of the last commit: a graph that does not change."""
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
+        self.snapshot().save(path, **options)
 
     def pinned(self) -> Any:
         """Return :meth:`snapshot`, for what must not see two commits."""
@@ -135,16 +240,15 @@ class LiveGraph:
         """True: it was attached with ``follow=True``."""
         return self._following is not None and self._following.goes_on
 
-    def watch_writer(self, goes_on: bool) -> None:
-        """Let a reader in another process look at the writer before each commit that it takes."""
-        if not self._store.is_writer and self._store.path is not None:
-            self._following = Following(self, goes_on)
-            self._store.live.check_writer = self._following.check
-
     def reclaim(self) -> None:
         """Free now what no snapshot needs any more, which otherwise happens when there is need."""
         with self._store.writing():
             self._store.live.reclaim()
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of edges and nodes, such as ``"us"``; None for plain numbers."""
+        return self._store.time_unit
 
     @property
     def time_zone(self) -> str | None:
@@ -299,12 +403,9 @@ class LiveGraph:
         """
         return cap_times(times, self.watermark, self._store.time_unit)
 
-    def close(self) -> None:
-        """Wait until all commits are on disk, and drop the graph's references.
 
-        Using the graph afterwards raises ClosedError.
-        """
-        self._store.close()
+def _of_store(cls: type[LiveGraph], *state: Any) -> LiveGraph:
+    return cls.of_store(*state)
 
 
 def _stream_name(source: Any) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.edge_types import EdgeType
 from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.graph_form import FormRequest, GraphForm
 from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.node_times import NODE_TIME, node_time_to_json
+from aethergraph.dynamic.node_times import NODE_TIME
+from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import AetherError, FileChangedError, InvalidArgumentError
 from aethergraph.ids import IdMap
@@ -28,17 +29,13 @@ from aethergraph.storage.choice import Storage, check_budget, check_storage
 __all__ = [
     "Durability",
     "Opening",
-    "check_same_count",
-    "describe",
     "open_base_of",
     "open_store",
     "restore_keys",
 ]
 
 Durability = Literal["sync", "batch", "none"]
-Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
-#: (description that is there, nodes by type, base) -> (store as of the base, its description)
-MakeStore: TypeAlias = Callable[[dict[str, Any] | None, dict[str, int] | None, Base | None], Made]
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
@@ -72,39 +69,45 @@ class Opening:
 
 
 def open_store(
-    path: native.Path, how: Opening, make: MakeStore, wrap: Callable[[LiveStore], Any]
-) -> Any:
+    path: native.Path,
+    how: Opening,
+    request: FormRequest,
+    memory: MemoryOptions,
+    wrap: Callable[[LiveStore], G],
+) -> G:
     """Open the live graph in a directory, or make one there; return it.
 
     Args:
         path: the directory.
-        how: what the user wants.
-        make: returns a store as of its base, and its description, given the description that is
-            there, or None, the numbers of nodes by type, and the base.
+        how: the way in which it is opened.
+        request: the form that the user asks for.
+        memory: memory for its edges.
         wrap: makes the graph of a store.
     """
-    directory = LiveDirectory(path)
-    opened = None
+    directory, store = LiveDirectory(path), None
     if not directory.exists:
         directory.check_empty()
         base = None if how.base is None else _open_base(how, how.base, own_ids=True)
-        opened = make(None, None, base)  # arguments are checked before anything is written
-        _begin_keys(opened[0], opened[1], how.ids)
+        # Arguments are checked before anything is written.
+        form = request.new(path) if base is None else request.over(base, how.progress)
+        store, description = LiveStore(form, memory, base), form.to_json()
+        _begin_keys(store, description, how.ids)
     elif how.base is not None:
         raise InvalidArgumentError(
             f"{directory.path} holds a live graph already: base= is for one that is made"
         )
     directory.lock()
     try:
-        existing = directory.description() if directory.exists else None
-        if existing is not None:
-            current = directory.current()
+        if directory.exists:
+            description, current = directory.description(), directory.current()
             below = open_base_of(directory, current, how, is_writer=True)
-            opened = make(existing, current.get("nodes"), below)
-            restore_keys(opened[0], directory, current, existing.get("ids", {}), how.ids)
-        assert opened is not None
-        store, description = opened
-        if existing is None:
+            form = request.same(GraphForm.from_json(description), path)
+            if current.get("nodes"):
+                form = replace(form, num_nodes=current["nodes"])
+            store = LiveStore(form, memory, below)
+            restore_keys(store, directory, current, description.get("ids", {}), how.ids)
+        else:
+            assert store is not None
             directory.create(description, _describe_base(store))
         Journal(
             store, directory, how.durability, operator.index(how.interval_ms), how.storage,
@@ -112,38 +115,13 @@ def open_store(
         )  # fmt: skip
         return wrap(store)
     except BaseException:
-        if opened is not None:
+        if store is not None:
             # Whoever keeps the exception, such as a notebook, has the store in its frames, and
             # the log would stay locked.
             with suppress(AetherError):
-                opened[0].live.close_journal()
+                store.live.close_journal()
         directory.unlock()
         raise
-
-
-def describe(
-    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None,
-    node_time: Mapping[str, str | None],
-) -> dict[str, Any]:  # fmt: skip
-    """Return the description that a directory keeps of its graph."""
-    return {
-        "num_nodes": dict(num_nodes),
-        "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
-        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
-        **({NODE_TIME: node_time_to_json(node_time)} if node_time else {}),
-    }
-
-
-def check_same_count(argument: Any, count: int | None, name: str) -> None:
-    """Raise unless an argument is None, or the count that a graph was made with.
-
-    Raises:
-        InvalidArgumentError: it is another, or no count; names it.
-    """
-    if argument is not None and as_count(argument, name) != count:
-        raise InvalidArgumentError(
-            f"the graph was made with {name} = {count}, not {argument}: leave it out"
-        )
 
 
 def _begin_keys(store: LiveStore, description: dict[str, Any], ids: Any) -> None:

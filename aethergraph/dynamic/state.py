@@ -16,18 +16,20 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.graph_form import MOST_NODES, GraphForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.node_times import NODE_TIME, make_node_times
 from aethergraph.dynamic.rows import GrowingRows
@@ -49,9 +51,7 @@ from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-__all__ = ["MOST_NODES", "LiveState"]
-
-MOST_NODES = 2**32 - 1
+__all__ = ["LiveState", "MemoryOptions"]
 
 Own = TypeVar("Own", bound="LiveState")
 
@@ -120,56 +120,90 @@ def _forget_writers() -> None:
 os.register_at_fork(after_in_child=_forget_writers)
 
 
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Memory for the edges of a live graph, as a user asks for it.
+
+    Attributes:
+        arena_mb: MiB for edges and their older versions.
+        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
+        huge_pages: ask for huge pages.
+        mlock: keep the edges in memory.
+        arena_memory: where edges are stored; None: in shared memory.
+
+    Raises:
+        InvalidArgumentError: one is invalid; names it.
+    """
+
+    arena_mb: Any
+    max_snapshot_age: Any = None
+    huge_pages: Any = True
+    mlock: Any = False
+    arena_memory: Any = None
+
+    def __post_init__(self) -> None:
+        megabytes = as_integer(self.arena_mb, "arena_mb", bools=False)
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        age = 1.0
+        if self.max_snapshot_age is not None:
+            age = as_number(self.max_snapshot_age, "max_snapshot_age")
+        if not 0 < age < 1e9:
+            raise InvalidArgumentError(
+                f"max_snapshot_age = {age} is not above 0 and below 1e9 seconds"
+            )
+        as_flag(self.huge_pages, "huge_pages")
+        as_flag(self.mlock, "mlock")
+        memory = self.arena_memory
+        if memory is not None and not isinstance(memory, MemorySource):
+            raise InvalidArgumentError(
+                f"arena_memory is of type {type(memory).__name__}: give an object with a "
+                "member live_memory, an address (MemorySource)"
+            )
+
+    def create(
+        self, relations: Sequence[native.LiveRelation], first_commit: int
+    ) -> native.NativeLive:
+        """Make native lists there."""
+        age, memory = self.max_snapshot_age, self.arena_memory
+        flags = native.LIVE_HUGE * bool(self.huge_pages) | native.LIVE_LOCKED * bool(self.mlock)
+        return native.NativeLive.create(
+            relations, int(self.arena_mb) << 20, 0 if age is None else max(1, int(age * 1e9)),
+            flags, first_commit, None if memory is None else memory.live_memory, memory,
+        )  # fmt: skip
+
+
 class LiveState:
     """Edges, rows and keys of a graph that changes, as far as a reader knows them.
 
     Threads may share it. Readers take snapshots and wait for nobody.
 
     Args:
-        num_nodes: nodes by node type, to begin with.
-        edges: what is kept of each edge type.
-        arena_bytes: memory for edges.
-        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
-        max_nodes: most nodes of a type there can be; None: 2^32 - 1.
-        flags: ``native.LIVE_*``.
-        memory: where edges are stored; None: in shared memory.
+        form: types of nodes and edges, and what is kept of them.
+        memory: memory for the edges.
         base: graph file that the graph begins with; None: it begins without edges.
-        node_time: units of the times of nodes, by the node types that have times.
     """
 
-    def __init__(
-        self,
-        num_nodes: Mapping[str, int],
-        edges: Mapping[EdgeType, EdgeForm],
-        *,
-        arena_bytes: int,
-        max_snapshot_age: float | None = None,
-        max_nodes: int | None = None,
-        flags: int = 0,
-        memory: MemorySource | None = None,
-        base: Base | None = None,
-        node_time: Mapping[str, str | None],
-    ) -> None:
+    def __init__(self, form: GraphForm, memory: MemoryOptions, base: Base | None = None) -> None:
         #: Base that rows by edge id began with.
         self.rows_base = base
-        self.max_nodes = MOST_NODES if max_nodes is None else max_nodes
-        self.first_nodes = dict(num_nodes)
-        self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
+        self.max_nodes = MOST_NODES if form.max_nodes is None else form.max_nodes
+        self.first_nodes = dict(form.num_nodes)
+        self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in form.num_nodes}
         #: Rows of nodes that change by themselves, by node type and attribute.
-        self.node_sources: dict[str, dict[str, RowSource]] = {name: {} for name in num_nodes}
+        self.node_sources: dict[str, dict[str, RowSource]] = {name: {} for name in form.num_nodes}
         #: Times of nodes, by the node types that have times.
         self.node_times = {
             name: make_node_times(
-                node_time[name], self.max_nodes, None if base is None else base.node_times(place)
+                form.node_time[name], self.max_nodes,
+                None if base is None else base.node_times(place),
             )
-            for place, name in enumerate(num_nodes)
-            if name in node_time
-        }
-        self.kinds = make_kinds(edges, base, self.node_times)
-        age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
-        self._memory = (arena_bytes, age, flags, memory)
-        lists = self.make_lists(base, num_nodes)
-        self._set(lists, is_writer=True)
+            for place, name in enumerate(form.num_nodes)
+            if name in form.node_time
+        }  # fmt: skip
+        self.kinds = make_kinds(form.edges, base, self.node_times)
+        self._memory = memory
+        self._set(self.make_lists(base, form.num_nodes), is_writer=True)
 
     def make_lists(
         self, base: Base | None, num_nodes: Mapping[str, int], first_commit: int = 1
@@ -187,63 +221,9 @@ class LiveState:
             )
             for (name, kind), below in zip(self.kinds.items(), edges, strict=True)
         ]  # fmt: skip
-        arena_bytes, age, flags, memory = self._memory
-        lists = native.NativeLive.create(
-            relations, arena_bytes, age, flags, first_commit,
-            None if memory is None else memory.live_memory, memory,
-        )  # fmt: skip
+        lists = self._memory.create(relations, first_commit)
         set_bases(lists, self.kinds, base)
         return lists
-
-    @classmethod
-    def make(
-        cls: type[Own],
-        num_nodes: Mapping[str, int],
-        edges: Mapping[EdgeType, EdgeForm],
-        *,
-        arena_mb: Any,
-        max_snapshot_age: Any,
-        max_nodes: Any,
-        huge_pages: Any,
-        mlock: Any,
-        arena_memory: Any = None,
-        base: Base | None = None,
-        node_time: Mapping[str, str | None],
-    ) -> Own:
-        """Make a store of a user's options, which are checked.
-
-        Raises:
-            InvalidArgumentError: one is invalid; names it.
-        """
-        megabytes = as_integer(arena_mb, "arena_mb", bools=False)
-        if not 0 < megabytes <= 32 << 10:
-            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
-        largest = max(num_nodes.values(), default=0)
-        if largest > MOST_NODES:
-            raise InvalidArgumentError(f"{largest} nodes are more than 2^32 - 1")
-        if max_nodes is not None:
-            if as_count(max_nodes, "max_nodes") < max(1, largest):
-                raise InvalidArgumentError(
-                    f"max_nodes = {max_nodes} is below num_vertices = {largest}"
-                )
-            if max_nodes > MOST_NODES:
-                raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{MOST_NODES}")
-        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
-        if age is not None and not 0 < age < 1e9:
-            raise InvalidArgumentError(
-                f"max_snapshot_age = {age} is not above 0 and below 1e9 seconds"
-            )
-        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
-        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
-        if arena_memory is not None and not isinstance(arena_memory, MemorySource):
-            raise InvalidArgumentError(
-                f"arena_memory is of type {type(arena_memory).__name__}: give an object with a "
-                "member live_memory, an address (MemorySource)"
-            )
-        return cls(
-            num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
-            max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base, node_time=node_time,
-        )  # fmt: skip
 
     def _set(
         self, live: native.NativeLive, *, is_writer: bool, watermark: int | None = None,
