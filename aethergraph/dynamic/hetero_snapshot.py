@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,17 @@ from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.edges import SnapshotEdgeQueries
 from aethergraph.dynamic.keys import IdsByType, NodeIds
-from aethergraph.dynamic.merge import MEMORY, SnapshotParts
-from aethergraph.dynamic.snapshot import (
+from aethergraph.dynamic.merge import MEMORY
+from aethergraph.dynamic.one_commit import (
     NodeTables,
     OneCommit,
-    PartsByType,
     as_store,
     commit_before,
-    edge_rows,
-    fill_edges,
+    copied_edges,
     moments,
-    take_commit,
 )
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import ClosedError, UnsupportedError
+from aethergraph.errors import UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.views import EdgeView
@@ -41,42 +38,26 @@ Ids = NDArray[np.int64]
 class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
-    def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        store, native_snapshot, self._watermark = take_commit(store, snapshot)
-        self._store, self._taken = store, native_snapshot
-        self._commit = native_snapshot.commit
-        tables = {name: NodeTables(store, name) for name in store.node_rows}
+    _reader = None
 
-        def make_nodes(name: str) -> NodeParts:
-            parts = NodeParts(store.count_nodes(name, native_snapshot))
-            tables[name].fill(parts, native_snapshot)
-            return parts
+    def __init__(
+        self,
+        store: LiveStore,
+        snapshot: native.NativeSnapshot | None = None,
+        tables: Mapping[str, NodeTables] | None = None,
+    ) -> None:
+        super().__init__(store, snapshot, tables)
+        self._nodes, self._edges = super()._parts_by_type()
 
-        def make_edges(name: EdgeType) -> EdgeParts:
-            kind = store.kinds[name]
-            numbers = native_snapshot.describe(kind.number)
-            parts = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
-            return fill_edges(parts, kind, native_snapshot)
-
-        self._nodes, self._edges = (
-            PartsByType(tables, make_nodes), PartsByType(store.kinds, make_edges),
-        )  # fmt: skip
-        self._reader, self._closed = None, False
-        self._path, self._storage = None, "live"
-        self._paging = None if store.base is None else store.base.paging
+    def _parts_by_type(self) -> tuple[Mapping[str, NodeParts], Mapping[EdgeType, EdgeParts]]:
+        return self._nodes, self._edges
 
     @classmethod
     def of(cls, snapshot: OneCommit) -> HeteroSnapshot:
         """Return a snapshot of one type or of many as one that is asked by types."""
         if isinstance(snapshot, cls):
             return snapshot
-        return cls(snapshot._store, snapshot.native_snapshot)
-
-    @property
-    def native_snapshot(self) -> native.NativeSnapshot:
-        """Native snapshot that the lists are of."""
-        self._check_open()
-        return self._taken
+        return cls(snapshot._store, snapshot.native_snapshot, snapshot._tables)
 
     @property
     def num_nodes(self) -> dict[str, int]:
@@ -97,18 +78,17 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         self._check_open()
         return self._paging
 
+    @property
+    def _closed(self) -> bool:  # type: ignore[override]
+        return self.closed
+
     def close(self) -> None:
         """Let go of the commit; using the snapshot afterwards raises ClosedError."""
         super().close()
-        del self._taken
-
-    def __enter__(self) -> HeteroSnapshot:
-        self._check_open()
-        return self
+        self._nodes, self._edges = {}, {}
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(f"the snapshot of commit {self._commit} was closed")
+        _ = self.native_snapshot  # ClosedError
 
     @property
     def ids(self) -> IdsByType[NodeIds]:  # type: ignore[override]
@@ -125,7 +105,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
 
     def changed(
         self,
-        since: int | HeteroSnapshot,
+        since: int | OneCommit,
         hops: int = 1,
         edge_types: Iterable[EdgeType] | None = None,
     ) -> dict[str, Ids]:
@@ -161,11 +141,17 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             front[kind[2]] = np.union1d(front[kind[2]], changed_ids)
         changed = dict(front)
         for _ in range(1, count):
-            reached = dict.fromkeys(self._nodes, none)
+            reached: dict[str, list[Ids]] = {name: [] for name in front}
             for kind, view in zip(followed, views, strict=True):
-                out = view.topology("csr").neighbors(front[kind[0]])[0]
-                reached[kind[2]] = np.union1d(reached[kind[2]], out)
-            front = {name: np.setdiff1d(ids, changed[name]) for name, ids in reached.items()}
+                if len(front[kind[0]]):
+                    out = view.topology("csr").neighbors(front[kind[0]])[0]
+                    reached[kind[2]].append(out)
+            front = {
+                name: np.setdiff1d(np.concatenate([none, *ids]), changed[name])
+                for name, ids in reached.items()
+            }
+            if not any(map(len, front.values())):
+                break
             changed = {name: np.union1d(ids, front[name]) for name, ids in changed.items()}
         return changed if count else dict.fromkeys(self._nodes, none)
 
@@ -177,58 +163,31 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             self.save(path, memory=memory)
             return HeteroGraph.load(path)
         Budget.parse(memory, "memory")
-        orders = {kind.form.order for kind in self._store.kinds.values()}
-        layouts = {kind.form.layout for kind in self._store.kinds.values()}
-        lists = {kind: self[kind].edge_list() for kind in self._edges}
-        weights: dict[EdgeType, Any] = {}
-        times: dict[EdgeType, Any] = {}
-        for kind, (_, _, ids) in lists.items():
-            for name, rows in self[kind].edge_values.items():
-                values: NDArray[Any] = rows.gather(ids)
-                unit = self._edges[kind].time_unit
-                if name == "edge_weight":
-                    weights[kind] = values
-                else:
-                    times[kind] = moments(values, unit)
-        node_time = {
-            name: moments(rows.gather(np.arange(part.num_nodes)), part.time_unit)
-            for name, part in self._nodes.items()
-            if (rows := part.times_elsewhere) is not None
-        }
+        forms = [kind.form for kind in self._store.kinds.values()]
+        orders, layouts = {form.order for form in forms}, {form.layout for form in forms}
         if len(orders) > 1 or len(layouts) > 1:
             raise UnsupportedError(
                 f"a static graph has lists of one kind, this one has {sorted(orders)} and "
                 f"{sorted(layouts)}"
             )
-        order, layout = orders.pop(), layouts.pop()
+        ends, columns = {}, dict[str, Any]()
+        for kind in self._edges:
+            ends[kind], columns_of_kind = copied_edges(self[kind])
+            for name, values in columns_of_kind.items():
+                columns.setdefault(name, {})[kind] = values
+        node_time = {
+            name: moments(rows.gather(np.arange(part.num_nodes)), part.time_unit)
+            for name, part in self._nodes.items()
+            if (rows := part.times_elsewhere) is not None
+        }
         graph = HeteroGraph.from_edges(
-            {kind: edge_list[:2] for kind, edge_list in lists.items()},
-            self.num_nodes,
-            edge_weight=weights,
-            edge_time=times,
-            node_time=node_time,
-            edge_attrs={
-                kind: edge_rows(
-                    self._edges[kind], edge_list[2], self[kind].end_edge_ids, self.renumbers_edges
-                )
-                for kind, edge_list in lists.items()
-            },
-            layout=layout,
-            keep_order=not self.renumbers_edges,
-            sort_neighbors=order == "id",
-        )
-        for name, part_of in self._nodes.items():
-            for attr, rows in part_of.node_attrs.items():
-                graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
+            ends, self.num_nodes, node_time=node_time, layout=layouts.pop(),
+            keep_order=not self.renumbers_edges, sort_neighbors=orders == {"id"}, **columns,
+        )  # fmt: skip
+        for name, part in self._nodes.items():
+            for attr, rows in part.node_attrs.items():
+                graph[name].attrs[attr] = as_store(rows, np.arange(part.num_nodes))
         return graph
-
-    def stored_parts(self) -> SnapshotParts:
-        """Return what :meth:`save` writes."""
-        native_snapshot = self.native_snapshot
-        edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
-        return SnapshotParts(
-            self._nodes, edges, native_snapshot, self.time_zone, self.renumbers_edges
-        )
 
     def __repr__(self) -> str:
         if self._closed:

@@ -34,6 +34,7 @@ from aethergraph.dynamic.node_times import (
     node_time_from_json,
     node_time_to_json,
 )
+from aethergraph.dynamic.one_commit import OneCommit
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import WATERMARK
@@ -420,20 +421,12 @@ class Journal(LogReader):
                 self._merger = None
 
     def _checkpoint(self, progress: native.Progress | None, memory: int | str) -> str:
-        from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
-        from aethergraph.dynamic.snapshot import Snapshot
-
         store = self._store
         with store.writing():
             native_snapshot, lsn = store.live.take_last(), store.live.written_lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
             # Here: attributes that begin or end from now on are in the log.
-            is_one = list(store.kinds) == [("node", "to", "node")]
-            snapshot = (
-                Snapshot(store, native_snapshot)
-                if is_one
-                else HeteroSnapshot(store, native_snapshot)
-            )
+            snapshot = OneCommit(store, native_snapshot)
         counts = {name: store.count_nodes(name, native_snapshot) for name in store.node_rows}
         ends = [native_snapshot.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
         renumbers = snapshot.renumbers_edges

@@ -20,7 +20,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.graph import DynamicGraph
 from aethergraph.dynamic.hetero import DynamicHeteroGraph
 from aethergraph.dynamic.history import History
-from aethergraph.dynamic.snapshot import OneCommit
+from aethergraph.dynamic.one_commit import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.hetero import HeteroGraph

@@ -28,6 +28,26 @@ def test_a_copy_of_a_copy(order: Any) -> None:
         assert again.order == ("time" if isinstance(source, Graph) else order)
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_what_was_attached_to_a_snapshot_is_copied(tmp_path: Path, typed: bool) -> None:
+    kind = ("a", "to", "a") if typed else ("node", "to", "node")
+    graph: Any = DynamicHeteroGraph({"a": 3}, [kind], 16) if typed else DynamicGraph(3, 16)
+    (graph[kind].insert if typed else graph.insert_edges)([0, 1], [1, 2])
+    with graph.snapshot() as now:
+        graph_x = np.eye(3)
+        nodes = now[kind[0]].attrs if typed else now.node_attrs
+        edges = now[kind].attrs if typed else now.edge_attrs
+        nodes["x"], edges["e"] = graph_x, np.array([7, 8])
+        now.save(tmp_path / "g.aeg")
+        for copied in (HeteroGraph.load(tmp_path / "g.aeg"), now.to_graph(path=tmp_path / "h.aeg")):
+            if isinstance(copied, Graph):
+                rows, values = copied.node_attrs["x"], copied.edge_attrs["e"]
+            else:
+                rows, values = copied[kind[0]].attrs["x"], copied[kind].attrs["e"]
+            assert np.array_equal(rows.gather([0, 1, 2]), graph_x)
+            assert values.gather([0, 1]).tolist() == [7, 8]
+
+
 COPIES: list[Callable[[Any], Any]] = [
     copy.deepcopy,
     lambda graph: pickle.loads(pickle.dumps(graph)),
