@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aethergraph import _native as native
 from aethergraph._parallel.forks import renew_lock_in_forks
+from aethergraph.dynamic.attaching import attach
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.journal import attach
 from aethergraph.errors import ClosedError, FileChangedError, MissingFileError, WriterGoneError
 
 if TYPE_CHECKING:

@@ -22,25 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.options import shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, rows_room
-from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.merge import MEMORY, write_base
-from aethergraph.dynamic.node_times import (
-    NODE_TIME,
-    node_time_from_json,
-    node_time_to_json,
-)
 from aethergraph.dynamic.one_commit import OneCommit
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import WATERMARK
 from aethergraph.errors import (
     AetherError,
-    ClosedError,
     CorruptFileError,
     InvalidArgumentError,
     StorageError,
@@ -49,17 +41,14 @@ from aethergraph.errors import (
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import save_rows
 from aethergraph.graph.beside import fingerprint_of
-from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.id_files import ids_path
-from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
-from aethergraph.storage.described import Fields, is_count, read_fields
+from aethergraph.storage.described import Fields, read_fields
 from aethergraph.storage.meta import check_fingerprint
-from aethergraph.storage.other_process import OpenFile, Owner
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["Journal", "LogReader", "attach", "collect_values"]
+__all__ = ["Journal", "LogReader", "collect_values"]
 
 Ids = NDArray[np.int64]
 
@@ -251,43 +240,7 @@ class Journal(LogReader):
             lists: where the graph goes on; None: in its own memory.
         """
         store = self._store
-        files, base = (store.live if lists is None else lists).describe_memory(OpenFile.of)
-        rows = {
-            kind: {
-                name: [
-                    list(attr.row_shape), attr.dtype_name, attr.room,
-                    None if attr.base is None else attr.origin, attr.file,
-                ]
-                for name, attr in table.items()
-            }
-            for kind, table in store.stored_node_rows().items()
-        }  # fmt: skip
-        edges = [
-            [list(name), kind.form.to_json(), {key: attr.file for key, attr in kind.rows.items()}]
-            for name, kind in store.kinds.items()
-        ]
-        ids = {
-            name: [
-                node_keys.type,
-                node_keys.room,
-                None if node_keys.base is None else node_keys.base.path,
-                node_keys.file,
-            ]
-            for name, node_keys in store.keys.items()
-        }
-        self.directory.publish(
-            {
-                "owner": list(Owner.here()), "memory": store.memory_name,
-                "descriptors": files,
-                "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
-                "base": None if base is None else base.to_json(),
-                "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
-                "ids": ids, "watermark": store.watermark.file,
-                NODE_TIME: node_time_to_json(
-                    {name: times.unit for name, times in store.node_times.items()}
-                ),
-            }
-        )  # fmt: skip
+        self.directory.publish(store.address(_name_of, lists))
 
     def close(self) -> None:
         """Wait until all commits are on disk, and let another process write, whatever fails."""
@@ -574,81 +527,11 @@ def _leave_note(lsn: int, kind: int, content: bytes) -> None:
     """Do nothing: rows, keys and offsets are those of the graph already."""
 
 
-def attach(path: native.Path) -> LiveStore:
-    """Return the live graph that another process has open in a directory, for reading.
-
-    Raises:
-        ClosedError: nobody has it open.
-        UnsupportedError: it is somebody else's, or its edges are in memory of that process alone.
-    """
-    directory = LiveDirectory(path)
-    return directory.while_published(lambda: _attach(directory))
-
-
-def _attach(directory: LiveDirectory) -> LiveStore:
-    """Return the live graph that is published at the moment."""
-    version, address = directory.published(), directory.address()
-    try:
-        store = _attach_to(directory, address)
-    except ClosedError:  # its memory went with it
-        reason = f"process {Owner(*address['owner']).pid}, which had it open, has ended"
-        raise directory.no_writer(reason) from None
-    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        if isinstance(error, AetherError):
-            raise
-        path = directory.path / "LIVE"
-        raise CorruptFileError(f"{path} is damaged: it cannot be read: {error!r}") from error
-    store.publication = version
-    return store
-
-
-def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStore:
-    """Return the live graph that an address describes."""
-    owner = Owner(*address["owner"])
-    if not address["descriptors"]:
-        raise UnsupportedError(
-            f"{directory.path}: the edges are in the arena_memory of process {owner.pid}, which "
-            "other processes do not have: let it open the graph without arena_memory"
-        )
-
-    def base_of(origin: dict[str, str] | None) -> RowSource | None:
-        if origin is None:
-            return None
-        file = directory.path / origin["file"]
-        if "attr" not in origin:
-            return FeatureTable.load(file)
-        return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
-
-    def row_form(shape: Any, dtype: str, room: Any) -> tuple[tuple[int, ...], str, int]:
-        proper = isinstance(shape, list) and all(map(is_count, shape)) and is_count(room)
-        if not proper or dtype not in native.DTYPE_CODES:
-            raise ValueError(f"{shown(room)} rows {shown(shape)} of {shown(dtype)}")
-        return tuple(shape), dtype, room
-
-    rows = {
-        kind: {
-            name: (*row_form(shape, dtype, room), base_of(origin), fd)
-            for name, (shape, dtype, room, origin, fd) in table.items()
-        }
-        for kind, table in address["rows"].items()
-    }
-    edges = {
-        (name[0], name[1], name[2]): (EdgeForm.from_json(form), fds)
-        for name, form, fds in address["edges"]
-    }
-    rows_base = address["rows_base"]
-    return LiveStore.attached(
-        owner, address["descriptors"], address["num_nodes"], rows, edges,
-        None if rows_base is None else Base.from_json(rows_base), address["base"],
-        str(directory.path),
-        {
-            name: (kind, room, None if path is None else IdMap.load(path), fd)
-            for name, (kind, room, path, fd) in address.get("ids", {}).items()
-        },
-        watermark=address.get("watermark"),
-        memory_name=address.get("memory", ""), uuid=directory.uuid.hex(), writer=owner,
-        node_time=node_time_from_json(address),
-    )  # fmt: skip
+def _name_of(growing: GrowingRows | GrowingKeys) -> Any:
+    """Return where another process finds the base of rows or keys."""
+    if isinstance(growing, GrowingRows):
+        return growing.origin
+    return None if growing.base is None else growing.base.path
 
 
 def _take_keys(keys: GrowingKeys, header: Fields, content: bytes, at: int) -> None:

@@ -12,8 +12,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, is_name, shown
 from aethergraph._tracepoints import made, stage
+from aethergraph.dynamic.attaching import attach
 from aethergraph.dynamic.following import Following
-from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times, is_kept

@@ -24,14 +24,19 @@ from uuid import uuid4
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_integer
-from aethergraph._checks.options import as_flag, as_number
+from aethergraph._checks.options import as_flag, as_number, shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
+from aethergraph.dynamic.edge_types import EdgeKind, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.graph_form import MOST_NODES, GraphForm
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.node_times import NODE_TIME, make_node_times
+from aethergraph.dynamic.node_times import (
+    NODE_TIME,
+    make_node_times,
+    node_time_from_json,
+    node_time_to_json,
+)
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.turns import Turn
@@ -43,8 +48,8 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
+from aethergraph.storage.described import is_count
 from aethergraph.storage.live_directory import check_outside
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
@@ -282,112 +287,117 @@ class LiveState:
                 "reading(), but only the last one: fork it (multiprocessing_context='fork'), take "
                 "threads (num_workers=0), or begin it outside of the block"
             )
-        rows = {
+        self.live.check_shared()
+        address = self.address(lambda growing: growing.base)
+        sources = {kind: dict(table) for kind, table in self.node_sources.items()}
+        return _attach, (type(self), address, self.path, self.uuid, self.writer, sources)
+
+    def address(
+        self, name_of: Callable[[GrowingRows | GrowingKeys], Any],
+        lists: native.NativeLive | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Describe where the memory is, for :meth:`attached` in another process.
+
+        Args:
+            name_of: returns the base of rows or keys, as the other process is to find it.
+            lists: where the graph goes on; None: in its own memory.
+        """
+        files, base = (self.live if lists is None else lists).describe_memory(OpenFile.of)
+        rows: dict[str, dict[str, Any]] = {
             kind: {
-                name: (attr.row_shape, attr.dtype_name, attr.room, attr.base, attr.file)
+                name: [
+                    list(attr.row_shape), attr.dtype_name, attr.room,
+                    None if attr.base is None else name_of(attr), attr.file,
+                ]
                 for name, attr in table.items()
             }
             for kind, table in self.node_rows.items()
-        }
-        for kind, times in self.node_times.items():
-            rows[kind][NODE_TIME] = ((), "int64", times.rows.room, None, times.rows.file)
-        edges = {
-            name: (kind.form, {key: attr.file for key, attr in kind.rows.items()})
-            for name, kind in self.kinds.items()
-        }
-        self.live.check_shared()
-        files, base = self.live.describe_memory(OpenFile.of)
-        where = (Owner.here(), files, self.first_nodes)
-        keys = {
-            name: (node_keys.type, node_keys.room, node_keys.base, node_keys.file)
-            for name, node_keys in self.keys.items()
-        }
-        bases = (self.rows_base, None if base is None else base.to_json())
-        sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        details = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
-        units = {name: times.unit for name, times in self.node_times.items()}
-        return _attach, (type(self), *where, rows, edges, *bases, *details, self.writer, units)
+        }  # fmt: skip
+        for kind, times in self.node_times.items():  # their base is that of all rows
+            rows[kind][NODE_TIME] = [[], "int64", times.rows.room, None, times.rows.file]
+        return {
+            "owner": Owner.here(), "memory": self.memory_name, "descriptors": files,
+            "num_nodes": self.first_nodes, "rows": rows,
+            "edges": [
+                [list(name), kind.form.to_json(), {n: attr.file for n, attr in kind.rows.items()}]
+                for name, kind in self.kinds.items()
+            ],
+            "base": None if base is None else base.to_json(),
+            "rows_base": None if self.rows_base is None else self.rows_base.to_json(),
+            "ids": {
+                name: [
+                    keys.type, keys.room, None if keys.base is None else name_of(keys), keys.file,
+                ]
+                for name, keys in self.keys.items()
+            },
+            "watermark": self.watermark.file,
+            NODE_TIME: node_time_to_json({n: times.unit for n, times in self.node_times.items()}),
+        }  # fmt: skip
 
     @classmethod
     def attached(
-        cls: type[Own],
-        owner: Owner,
-        lists: Sequence[OpenFile],
-        num_nodes: dict[str, int],
-        rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
-        edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, OpenFile]]],
-        rows_base: Base | None = None,
-        base: Mapping[str, Any] | None = None,
-        path: str | None = None,
-        keys: Mapping[str, tuple[str, int, IdMap | None, OpenFile]] | None = None,
+        cls: type[Own], address: Mapping[str, Any], path: str | None, uuid: str | None,
+        writer: Owner | None, base_of: Callable[[Any], Any],
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
-        watermark: OpenFile | None = None,
-        memory_name: str = "",
-        uuid: str | None = None,
-        writer: Owner | None = None,
-        node_time: Mapping[str, str | None] | None = None,
-    ) -> Own:
+    ) -> Own:  # fmt: skip
         """Open the store of another process, for reading.
 
         Args:
-            owner: the process.
-            lists: its files of the native live graph. If a merge has put others in their place
-                since, those that the directory names.
-            num_nodes: nodes by type that the graph began with.
-            rows: by node type and attribute the shape of a row, dtype, room, base and file; times
-                of nodes, too, whose base is that of ``rows_base``.
-            edges: by edge type what is kept, and the files of rows by name.
-            rows_base: graph file that rows by edge id begin with, opened by this process.
-            base: graph file that the lists are over, as :meth:`Base.to_json` describes it.
+            address: what its :meth:`address` describes. If a merge has put other lists in the place
+                of its since, those that the directory names are opened.
             path: directory of the graph; None: it has none.
-            keys: by node type with keys their type, room, base and file.
-            sources: rows that change by themselves, by node type and attribute.
-            watermark: its file of the watermark; None: it has none.
-            memory_name: its :attr:`memory_name`.
             uuid: its :attr:`uuid`.
             writer: its :attr:`writer`.
-            node_time: units of the times of nodes, by the node types that have times.
+            base_of: opens the base of rows or keys.
+            sources: rows that change by themselves, by node type and attribute.
         """
         self = cls.__new__(cls)
+        owner, memory_name = Owner(*address["owner"]), address.get("memory", "")
+
+        def opened(file: Any) -> int:
+            return open_descriptors(owner, [file])[0]
+
         try:
-            live, below = _attach_lists(owner, lists, base)
+            live, below = _attach_lists(owner, address["descriptors"], address["base"])
         except (ClosedError, MissingFileError):
             if path is None:
                 raise
             live, below = _published_lists(path, memory_name)
-        self.rows_base, self.path = rows_base, path
-        self.max_nodes, self.first_nodes = MOST_NODES, num_nodes
-        self.node_times = {}
-        for place, (kind, table) in enumerate(rows.items()):
-            if kind in (node_time or {}):
-                (fd,) = open_descriptors(owner, [table[NODE_TIME][-1]])
+        first, units = address["rows_base"], node_time_from_json(address)
+        self.rows_base = rows_base = None if first is None else Base.from_json(first)
+        self.path, self.max_nodes, self.first_nodes = path, MOST_NODES, address["num_nodes"]
+        self.node_times, self.node_rows, self.node_sources, self.kinds = {}, {}, {}, {}
+        for place, (kind, table) in enumerate(address["rows"].items()):
+            rows = dict(table)
+            if kind in units:
+                _, _, room, _, file = rows.pop(NODE_TIME)
                 first_times = None if rows_base is None else rows_base.node_times(place)
-                room, unit = table[NODE_TIME][2], (node_time or {})[kind]
-                self.node_times[kind] = make_node_times(unit, room, first_times, fd)
-        self.node_rows = {
-            kind: {
-                name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
-                for name, (*form, fd) in table.items()
-                if kind not in self.node_times or name != NODE_TIME
+                times = make_node_times(units[kind], room, first_times, opened(file))
+                self.node_times[kind] = times
+            self.node_rows[kind] = {
+                name: GrowingRows(
+                    *_row_form(*form), None if base is None else base_of(base), fd=opened(file)
+                )
+                for name, (*form, base, file) in rows.items()
             }
-            for kind, table in rows.items()
-        }
-        self.node_sources = {kind: dict((sources or {}).get(kind, {})) for kind in rows}
-        self.kinds = {}
-        for number, (name, (form, fds)) in enumerate(edges.items()):
-            opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
-            first = None if rows_base is None else rows_base.edges[number]
-            self.kinds[name] = EdgeKind(name, number, form, self.node_times, opened, first)
+            self.node_sources[kind] = dict((sources or {}).get(kind, {}))
+        for number, (names, form, files) in enumerate(address["edges"]):
+            name = (names[0], names[1], names[2])
+            fds = dict(zip(files, open_descriptors(owner, list(files.values())), strict=True))
+            self.kinds[name] = EdgeKind(
+                name, number, EdgeForm.from_json(form), self.node_times, fds,
+                None if rows_base is None else rows_base.edges[number],
+            )  # fmt: skip
         set_bases(live, self.kinds, below)
+        watermark = address.get("watermark")
         self._set(
-            live, is_writer=False,
-            watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
+            live, is_writer=False, watermark=None if watermark is None else opened(watermark),
             memory_name=memory_name,
         )  # fmt: skip
         self.uuid, self.writer = uuid, writer
         self.keys = {
-            name: GrowingKeys(kind, room, first_ids, open_descriptors(owner, [fd])[0])
-            for name, (kind, room, first_ids, fd) in (keys or {}).items()
+            name: GrowingKeys(key_type, room, None if base is None else base_of(base), opened(file))
+            for name, (key_type, room, base, file) in address.get("ids", {}).items()
         }
         live.follow = _follower(self)
         return self
@@ -589,5 +599,15 @@ class LiveState:
         return snapshot, snapshot.describe(kind.number).end_edge_ids
 
 
-def _attach(cls: type[LiveState], *state: Any) -> LiveState:
-    return cls.attached(*state)
+def _row_form(shape: Any, dtype: Any, room: Any) -> tuple[tuple[int, ...], str, int]:
+    proper = isinstance(shape, list) and all(map(is_count, shape)) and is_count(room)
+    if not proper or dtype not in native.DTYPE_CODES:
+        raise ValueError(f"{shown(room)} rows {shown(shape)} of {shown(dtype)}")
+    return tuple(shape), dtype, room
+
+
+def _attach(
+    cls: type[LiveState], address: dict[str, Any], path: str | None, uuid: str | None,
+    writer: Owner | None, sources: dict[str, dict[str, RowSource]],
+) -> LiveState:  # fmt: skip
+    return cls.attached(address, path, uuid, writer, lambda base: base, sources)
