@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +15,12 @@ from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.foreign import as_graph
 from aethergraph.protocols import HomogeneousGraph
 
-if TYPE_CHECKING:
-    from aethergraph.dynamic.graph import DynamicGraph
-
 __all__ = ["copied"]
 
 
 def copied(
-    make: Callable[..., DynamicGraph],
-    graph: HomogeneousGraph,
-    arena_mb: int | None,
-    options: dict[str, Any],
-) -> DynamicGraph:
+    make: Callable[..., Any], graph: HomogeneousGraph, arena_mb: int | None, options: dict[str, Any]
+) -> Any:
     """Return :meth:`DynamicGraph.from_graph` of a graph.
 
     Args:

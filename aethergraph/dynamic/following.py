@@ -16,17 +16,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from aethergraph import _native as native
 from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.dynamic.attaching import attach
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import ClosedError, FileChangedError, MissingFileError, WriterGoneError
-
-if TYPE_CHECKING:
-    from aethergraph.dynamic.live import LiveGraph
 
 __all__ = ["Following"]
 
@@ -38,15 +37,15 @@ class Following:
     """Writer of the graph that a reader has, and of what follows it.
 
     Args:
-        graph: the reader's graph, in a directory; it is not kept.
-        goes_on: True: the reader goes on with the next writer.
+        store: what the reader has of a graph in a directory.
+        follow: method of its graph, which is not kept, that takes the store of the next writer;
+            None: the reader does not go on with it.
     """
 
-    def __init__(self, graph: LiveGraph, goes_on: bool) -> None:
-        store = graph.store
+    def __init__(self, store: LiveStore, follow: Callable[[LiveStore], None] | None) -> None:
         assert store.path is not None
-        self.goes_on = goes_on
-        self._graph = weakref.ref(graph)
+        self.goes_on = follow is not None
+        self._follow = None if follow is None else weakref.WeakMethod(follow)
         self._directory = LiveDirectory(store.path)
         self._uuid, self._memory, self._writer = store.uuid, store.memory_name, store.writer
         #: Version of LIVE that was read; None: none was.
@@ -123,9 +122,9 @@ class Following:
             )
         store.succeed(live)
         self._memory, self._writer = store.memory_name, store.writer
-        graph = self._graph()
-        if graph is not None:
-            graph.go_on(store)
+        follow = None if self._follow is None else self._follow()
+        if follow is not None:
+            follow(store)
 
     def _fail(self, live: native.NativeLive, gone: str) -> NoReturn:
         pid = "" if self._writer is None else f" {self._writer.pid}"

@@ -257,7 +257,8 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
             InvalidArgumentError: times that are floats, or what the constructor refuses; or times,
                 which ``order="id"`` does not keep.
         """
-        return copied(cls, graph, arena_mb, options)
+        live: DynamicGraph = copied(cls, graph, arena_mb, options)
+        return live
 
     # ---- edges -------------------------------------------------------------------------------
 

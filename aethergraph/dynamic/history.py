@@ -9,7 +9,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
-from aethergraph.dynamic.journal import LogReader, collect_values
+from aethergraph.dynamic.log_reader import LogReader, collect_values
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.state import MemoryOptions

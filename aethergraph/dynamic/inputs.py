@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +18,9 @@ from aethergraph._checks.arrays import (
 from aethergraph._checks.exact import describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_times, convert_times
+from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-
-if TYPE_CHECKING:
-    from aethergraph.dynamic.edge_types import EdgeKind
 
 __all__ = ["as_rows", "in_unit", "one_id", "read_rows", "read_times", "read_weights"]
 

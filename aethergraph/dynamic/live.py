@@ -52,7 +52,7 @@ class LiveGraph:
         graph._begin(store)
         if not store.is_writer and store.path is not None:
             # It looks at the writer before each commit that it takes.
-            graph._following = Following(graph, follow)
+            graph._following = Following(store, graph.go_on if follow else None)
             store.live.check_writer = graph._following.check
         return graph
 
@@ -228,7 +228,7 @@ class LiveGraph:
             return not store.closed
         if store.path is None:
             return store.writer is None or store.writer.is_alive
-        following = self._following or Following(self, goes_on=False)
+        following = self._following or Following(store, None)
         return following.look(store.live) is None
 
     def go_on(self, store: LiveStore) -> None:

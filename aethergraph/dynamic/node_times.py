@@ -14,7 +14,7 @@ time as where edges have times of their own. Those go first: lists have one orde
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,13 +24,11 @@ from aethergraph._checks.times import datetime_of
 from aethergraph.dynamic.descriptions import NODE_TIME
 from aethergraph.dynamic.edge_types import EdgeType, rows_room
 from aethergraph.dynamic.forms import EdgeForm, read_time_dtype, time_dtype
+from aethergraph.dynamic.growing_keys import AddedKeys
 from aethergraph.dynamic.inputs import Ids, in_unit
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.errors import InvalidArgumentError, MissingNameError
 from aethergraph.protocols import RowSource
-
-if TYPE_CHECKING:
-    from aethergraph.dynamic.keys import AddedKeys
 
 __all__ = [
     "NODE_TIME",

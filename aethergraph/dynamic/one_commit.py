@@ -14,7 +14,7 @@ from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType
 from aethergraph.dynamic.edges import SnapshotEdgeQueries
 from aethergraph.dynamic.forms import EDGE_ID
-from aethergraph.dynamic.keys import saving_keys
+from aethergraph.dynamic.growing_keys import saving_keys
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times

@@ -15,8 +15,8 @@ from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.graph_form import FormRequest, GraphForm
+from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.journal import Journal
-from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.node_times import NODE_TIME
 from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore

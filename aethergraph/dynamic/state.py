@@ -30,7 +30,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.graph_form import MOST_NODES, GraphForm
-from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.node_times import (
     NODE_TIME,
     make_node_times,

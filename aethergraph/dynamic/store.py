@@ -31,8 +31,8 @@ from aethergraph._checks.arrays import (
 from aethergraph._checks.options import is_name, shown
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.edge_types import EdgeKind, rows_room
+from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
-from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.node_times import NODE_TIME, RESERVED
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState

@@ -23,7 +23,7 @@ from support.strategies import examples
 from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroGraph, errors
 from aethergraph import _native as native
 from aethergraph.convert import NodeTable, TableSchema, tables
-from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.repair import verify_directory
 from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each

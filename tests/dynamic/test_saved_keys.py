@@ -75,7 +75,7 @@ def test_a_copy_that_fails_leaves_the_one_before(
     def fail(*_: Any, **__: Any) -> None:
         raise errors.DiskFullError(28, "no space", "copy")
 
-    for target in ("one_commit.write_base", "keys.IdMapBuilder.finish"):
+    for target in ("one_commit.write_base", "growing_keys.IdMapBuilder.finish"):
         with monkeypatch.context() as patch:
             patch.setattr(f"aethergraph.dynamic.{target}", fail)
             with pytest.raises(errors.DiskFullError):
