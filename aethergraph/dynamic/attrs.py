@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -37,7 +38,37 @@ __all__ = [
 Ids = NDArray[np.int64]
 
 
-class SnapshotRows(RowSource):
+class _Rows(RowSource):
+    """Rows of what goes on: as many as there are at some moment."""
+
+    _rows: GrowingRows | RowSource
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return (self._count(), *self._rows.row_shape)
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, a string also for bfloat16."""
+        return self._rows.dtype_name
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self._rows.is_in_memory
+
+    @property
+    def storage(self) -> str:
+        """``"live"``."""
+        return "live"
+
+
+class SnapshotRows(_Rows):
     """Rows of one attribute as of the commit of a snapshot, which they keep.
 
     Args:
@@ -46,18 +77,13 @@ class SnapshotRows(RowSource):
         snapshot: the snapshot.
     """
 
+    _rows: GrowingRows
+
     def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
-        self._rows, self._count, self._snapshot = rows, count, snapshot
+        self._rows, self._number, self._snapshot = rows, count, snapshot
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of all rows: ``(num_rows, ...)``."""
-        return (self._count, *self._rows.row_shape)
-
-    @property
-    def dtype_name(self) -> str:
-        """Name of the dtype, a string also for bfloat16."""
-        return self._rows.dtype_name
+    def _count(self) -> int:
+        return self._number
 
     def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
         """Set ``out[i]`` to row ``ids[i]`` as of the commit.
@@ -82,18 +108,13 @@ class SnapshotRows(RowSource):
             SnapshotExpiredError: the snapshot was held too long.
         """
         check = self._snapshot.check
-        ids = self._rows.changed(since, self._snapshot.commit, self._count, check)
+        ids = self._rows.changed(since, self._snapshot.commit, self._number, check)
         check()
         return ids
 
     def versioned(self) -> native.VersionedRows | None:
         """Return the rows for native calls; None: they are not in memory as they are gathered."""
-        return self._rows.versioned(self._snapshot.commit, self._count)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """True if a gather waits for nothing but memory."""
-        return self._rows.is_in_memory
+        return self._rows.versioned(self._snapshot.commit, self._number)
 
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both are one attribute at one commit."""
@@ -102,11 +123,6 @@ class SnapshotRows(RowSource):
             and self._rows is other._rows
             and self._snapshot.commit == other._snapshot.commit
         )
-
-    @property
-    def storage(self) -> str:
-        """``"live"``."""
-        return "live"
 
 
 class LiveTable(NamedTuple):
@@ -121,7 +137,7 @@ class LiveTable(NamedTuple):
     take: Callable[[LiveStore], tuple[native.NativeSnapshot, int]]
 
 
-class LiveRows(RowSource):
+class LiveRows(_Rows):
     """Rows of one attribute as of the last commit at each call.
 
     Args:
@@ -137,7 +153,7 @@ class LiveRows(RowSource):
         self._now = store, table.rows(store)[name]
 
     @property
-    def _rows(self) -> GrowingRows:
+    def _rows(self) -> GrowingRows:  # type: ignore[override]
         return self._now[1]
 
     def is_same_rows(self, other: RowSource) -> bool:
@@ -166,20 +182,13 @@ class LiveRows(RowSource):
         snapshot, count = self._take()
         return SnapshotRows(self._rows, count, snapshot)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of all rows: ``(num_rows, ...)``."""
-        return (self._take()[1], *self._rows.row_shape)
+    def _count(self) -> int:
+        return self._take()[1]
 
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row; ``()`` for a vector."""
         return self._rows.row_shape
-
-    @property
-    def dtype_name(self) -> str:
-        """Name of the dtype, a string also for bfloat16."""
-        return self._rows.dtype_name
 
     def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
         """Set ``out[i]`` to row ``ids[i]`` as of the last commit."""
@@ -187,21 +196,11 @@ class LiveRows(RowSource):
         check_rows(ids, rows.num_rows)
         rows.gather_into(ids, out)
 
-    @property
-    def is_in_memory(self) -> bool:
-        """True if a gather waits for nothing but memory."""
-        return self._rows.is_in_memory
-
-    @property
-    def storage(self) -> str:
-        """``"live"``."""
-        return "live"
-
     def __repr__(self) -> str:
         return f"LiveRows(shape={self.shape}, dtype={self.dtype_name})"
 
 
-class NodesOfSource(RowSource):
+class NodesOfSource(_Rows):
     """Rows of a source that change by themselves: those of the nodes that there are.
 
     Args:
@@ -209,23 +208,18 @@ class NodesOfSource(RowSource):
         count: tells the number of nodes.
     """
 
+    _rows: RowSource
+
     def __init__(self, rows: RowSource, count: Callable[[], int]) -> None:
-        self._rows, self._count = rows, count
+        self._rows, self._counted = rows, count
+
+    def _count(self) -> int:
+        return self._counted()
 
     @property
     def source(self) -> RowSource:
         """The source of the rows."""
         return self._rows
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of all rows: ``(num_rows, ...)``."""
-        return (self._count(), *self._rows.row_shape)
-
-    @property
-    def dtype_name(self) -> str:
-        """Name of the dtype, a string also for bfloat16."""
-        return self._rows.dtype_name
 
     def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
         """Set ``out[i]`` to row ``ids[i]`` as it is now, whatever commit is read."""
@@ -234,11 +228,6 @@ class NodesOfSource(RowSource):
     def widen_into(self, ids: Ids, out: NDArray[Any], dtype: str) -> None:
         """Set ``out[i]`` to row ``ids[i]`` as it is now, converted as the source does."""
         self._rows.widen_into(ids, out, dtype)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """True if a gather waits for nothing but memory."""
-        return self._rows.is_in_memory
 
     @property
     def is_live(self) -> bool:

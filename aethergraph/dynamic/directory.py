@@ -18,8 +18,6 @@ Each of them appears complete or not at all.
 from __future__ import annotations
 
 import errno
-import fcntl
-import functools
 import hashlib
 import json
 import os
@@ -28,16 +26,15 @@ import shlex
 import shutil
 import stat
 import uuid
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.regular import open_descriptor, open_regular
+from aethergraph._checks.regular import open_regular
 from aethergraph.dynamic.descriptions import NODE_TIME, check_current, check_description
+from aethergraph.dynamic.directory_lock import LockedDirectory, named, version_of
 from aethergraph.dynamic.file_sizes import bytes_before_zeros, sizes_of
 from aethergraph.errors import (
     AetherError,
@@ -45,19 +42,16 @@ from aethergraph.errors import (
     CorruptFileError,
     InvalidArgumentError,
     MissingFileError,
-    StorageError,
     UnsupportedError,
     VersionError,
 )
 from aethergraph.graph.beside import sections_of
 from aethergraph.ids.builder import holds_work_files
 from aethergraph.storage.described import Fields, read_fields, read_regular
-from aethergraph.storage.other_process import holder_of, sign_lock
 
 __all__ = ["LiveDirectory", "commits"]
 
 T = TypeVar("T")
-Call = TypeVar("Call", bound=Callable[..., Any])
 
 #: Of graphs with times of nodes; of others 2 with keys, or 1, which builds before that read.
 _VERSION = 3
@@ -88,69 +82,7 @@ def _checksum(fields: dict[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _named(call: Call) -> Call:
-    """Let what the operating system refuses be a StorageError that names the file."""
-
-    @functools.wraps(call)
-    def wrapped(self: LiveDirectory, *args: Any) -> Any:
-        try:
-            return call(self, *args)
-        except StorageError:
-            raise
-        except OSError as error:
-            path = error.filename or str(self.path)
-            text = f"{path}: {error.strerror or error}"
-            raise StorageError(error.errno or errno.EIO, text, path) from None
-
-    return wrapped  # type: ignore[return-value]
-
-
-#: Seconds to wait for a lock that a living process has; ten times as long for one that has ended.
-_WAIT_SECONDS = 0.2
-
-
-def _locks(descriptor: int) -> bool:
-    """Return whether this process could lock a file."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_alive(pid: int) -> bool:
-    """Return False if a process has ended."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-_locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
-
-
-def _version_of(path: str) -> tuple[int, int] | None:
-    """Return what differs after each time that a file was written in place of another; or None."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-def _forget_locks() -> None:
-    """Close a forked child's copies of locks, which would outlive the process that writes."""
-    for directory in list(_locked):
-        directory.unlock()
-
-
-os.register_at_fork(after_in_child=_forget_locks)
-
-
-class LiveDirectory:
+class LiveDirectory(LockedDirectory):
     """Files of a live graph.
 
     Args:
@@ -158,17 +90,10 @@ class LiveDirectory:
     """
 
     def __init__(self, path: native.Path) -> None:
-        self.path = Path(os.path.abspath(native.encode_path(path)[0]))
-        # No Path: servers ask for their versions before each answer.
-        self._published = os.path.join(self.path, "LIVE")
+        super().__init__(path)
         self._current = os.path.join(self.path, "CURRENT")
-        self._lock: int | None = None
 
-    def __del__(self) -> None:
-        if hasattr(self, "_lock"):
-            self.unlock()
-
-    @_named
+    @named
     def check_empty(self) -> None:
         """Raise unless a graph can be made here without mixing its files with others.
 
@@ -193,7 +118,7 @@ class LiveDirectory:
     # ---- what the graph is -----------------------------------------------------------------
 
     @property
-    @_named
+    @named
     def exists(self) -> bool:
         """True if there is a description of a graph, or what is no file in its place."""
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -233,7 +158,7 @@ class LiveDirectory:
         check_description(fields)
         return fields.values
 
-    @_named
+    @named
     def origin(self, lsn: int) -> str | None:
         """Return what tells a commit from others of its number; None: a merge gave it up.
 
@@ -285,7 +210,7 @@ class LiveDirectory:
         check_current(fields, self.description())
         return fields.values
 
-    @_named
+    @named
     def _read(self, name: str) -> Fields:
         """Read a file of the directory, whose checksum must be right if it has one.
 
@@ -316,7 +241,7 @@ class LiveDirectory:
         value = {**value, "checksum": _checksum(value)}
         self.write(name, json.dumps(value, indent=1).encode())
 
-    @_named
+    @named
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory by ``content``, which only this user can read."""
         fresh = self.path / f"{name}.new"
@@ -328,7 +253,7 @@ class LiveDirectory:
         os.replace(fresh, self.path / name)
         self.sync()
 
-    @_named
+    @named
     def sync(self) -> None:
         """Wait until the names of the files are on disk."""
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -337,7 +262,7 @@ class LiveDirectory:
         finally:
             os.close(folder)
 
-    @_named
+    @named
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
         description, current = self.description(), self.current()
@@ -377,119 +302,13 @@ class LiveDirectory:
                 f"{shlex.quote(str(self.path))}"
             )
 
-    @_named
-    def writer(self) -> int | None:
-        """Return the pid of the process that has the graph open for writing; None: nobody.
-
-        -1: it is not known. Of another user's graph that is all there is to know while ``LIVE`` is
-        there, which a process that was killed leaves.
-        """
-        try:
-            descriptor = open_descriptor(self.path / "LOCK")
-        except FileNotFoundError:
-            return None
-        except PermissionError:
-            return None if self.published() is None else -1
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return holder_of(descriptor) or -1
-        finally:
-            os.close(descriptor)
-        return None
-
-    # ---- one writer ------------------------------------------------------------------------
-
-    @_named
-    def lock(self) -> None:
-        """Make this process the one that writes.
-
-        Raises:
-            UnsupportedError: another one does; names it.
-        """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = self._open_lock()
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            raise StorageError(
-                errno.EROFS,
-                f"{self.path} is on a read-only file system, and opening or truncating a graph "
-                "writes: copy the directory to a writable place. Where it is, it is read by "
-                "aethergraph.dynamic.History and the commands info, stats, verify and convert",
-                str(self.path),
-            ) from None
-        self._take_lock(descriptor)
-        sign_lock(descriptor)
-
-    @_named
-    def lock_to_read(self) -> None:
-        """Keep others from writing; do nothing where nobody can write, and no lock be made.
-
-        Raises:
-            UnsupportedError: another process writes; names it.
-        """
-        try:
-            descriptor = self._open_lock()
-        except OSError as error:
-            if error.errno not in (errno.EROFS, errno.EACCES):
-                raise
-            try:
-                descriptor = open_descriptor(self.path / "LOCK")
-            except FileNotFoundError:
-                return
-            except PermissionError:
-                if self.published() is None:
-                    return
-                raise UnsupportedError(
-                    f"{self.path} is being written by a process of another user, or was left by "
-                    "one that was killed: its user can tell, by opening and closing it"
-                ) from None
-        self._take_lock(descriptor)
-
-    def _open_lock(self) -> int:
-        """Open the file of the lock, which nobody else can open: who can may lock it."""
-        descriptor = open_descriptor(self.path / "LOCK", os.O_RDWR | os.O_CREAT)
-        with suppress(OSError):  # it is another user's
-            if os.fstat(descriptor).st_mode & 0o077:  # an older build made it
-                os.fchmod(descriptor, 0o600)
-        return descriptor
-
-    def _take_lock(self, descriptor: int) -> None:
-        """Take the lock, which may be held for a moment where nobody writes.
-
-        By a child that a killed process was forking, or by a look at :meth:`writer`.
-        """
-        begun = monotonic()
-        while not _locks(descriptor):
-            holder = holder_of(descriptor)
-            is_alive = holder is not None and _is_alive(holder)
-            if monotonic() - begun < (_WAIT_SECONDS if is_alive else 10 * _WAIT_SECONDS):
-                sleep(_WAIT_SECONDS / 10)
-                continue
-            os.close(descriptor)
-            raise UnsupportedError(
-                f"{self.path} is being written by process {holder or '?'}: a live graph has one "
-                f"writer; {self.open_class()}.attach(path) reads it"
-            )
-        self._lock = descriptor
-        _locked.add(self)
-
-    def unlock(self) -> None:
-        """Let another process write; in a forked child, once its parent does."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-            _locked.discard(self)
-
     # ---- readers ---------------------------------------------------------------------------
 
     def publish(self, address: dict[str, Any]) -> None:
         """Write down where readers of other processes find the memory of the graph."""
         self.write_json("LIVE", address)
 
-    @_named
+    @named
     def address(self) -> dict[str, Any]:
         """Return what :meth:`publish` wrote.
 
@@ -511,13 +330,9 @@ class LiveDirectory:
             )
         return self._read("LIVE").values
 
-    def published(self) -> tuple[int, int] | None:
-        """Return what differs after each :meth:`publish`; None: nobody has the graph open."""
-        return _version_of(self._published)
-
     def closed(self) -> tuple[int, int] | None:
         """Return what differs after each process that has closed the graph, or merged it."""
-        return _version_of(self._current)
+        return version_of(self._current)
 
     def while_published(self, call: Callable[[], T]) -> T:
         """Return what ``call`` does with :meth:`address`; again if another one came meanwhile.
@@ -533,7 +348,7 @@ class LiveDirectory:
                 if self.published() in (before, None):
                     raise
 
-    @_named
+    @named
     def withdraw(self) -> None:
         """Undo :meth:`publish`, unless another process may have published since."""
         if self._lock is not None:
@@ -580,7 +395,7 @@ class LiveDirectory:
         with suppress(OSError):
             self._remove_parts(glob=f"{name.partition('.')[0]}.*", kept=set())
 
-    @_named
+    @named
     def remove_others(self, names: set[str]) -> None:
         """Remove parts of the directory that are not among ``names``, and what a writer left."""
         self._remove_parts(glob="*", kept=names)

@@ -34,11 +34,27 @@ __all__ = ["LiveEdgeQueries", "SnapshotEdgeQueries"]
 Ids = NDArray[np.int64]
 
 
-class SnapshotEdgeQueries(EdgeQueries):
-    """Edges of one type as of the commit of a snapshot."""
+class _QueriesOfStore(EdgeQueries):
+    """Edges of one type of a store."""
 
     _store: LiveStore
     _kind: EdgeKind
+
+    def _guard(self) -> None:
+        return None
+
+    @property
+    def order(self) -> str:
+        """Order of the lists: ``"id"`` or ``"time"``."""
+        return self._kind.form.order
+
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._store.prepare_weights(self._kind, layout)
+
+
+class SnapshotEdgeQueries(_QueriesOfStore):
+    """Edges of one type as of the commit of a snapshot."""
 
     @property
     @abstractmethod
@@ -55,10 +71,6 @@ class SnapshotEdgeQueries(EdgeQueries):
         """Weights and times of the edges, if they have any, as rows to gather from."""
         now, end = self.native_snapshot, self.end_edge_ids
         return {name: SnapshotRows(rows, end, now) for name, rows in self._kind.values.items()}
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._store.prepare_weights(self._kind, layout)
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
@@ -79,11 +91,11 @@ class SnapshotEdgeQueries(EdgeQueries):
         return self.native_snapshot.has_edges(self._kind.number, source, target)
 
 
-class LiveEdgeQueries(EdgeQueries):
+class LiveEdgeQueries(_QueriesOfStore):
     """Edges of one type as of the last commit."""
 
-    _store: LiveStore
-    _kind: EdgeKind
+    #: Begin of messages that tells the edges from those of other types.
+    _place = ""
 
     @abstractmethod
     def _now(self) -> SnapshotEdgeQueries:
@@ -106,18 +118,15 @@ class LiveEdgeQueries(EdgeQueries):
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""
-        layout, kept = as_choice(layout, ("csc", "csr"), "layout"), self._kind.form.layout
+        layout, kind = as_choice(layout, ("csc", "csr"), "layout"), self._kind
+        kept = kind.form.layout
         if kept not in (layout, "both"):
             label = "in-neighbours" if layout == "csc" else "out-neighbours"
             raise LayoutError(
-                f"{label} are not stored: this graph has layout={kept!r}; make it with "
-                f"layout={layout!r} or layout='both'"
+                f"{self._place}{label} are not stored: this graph has layout={kept!r}; make it "
+                f"with layout={layout!r} or layout='both'"
             )
-        return native.LiveTopology(self._store.live, self._kind.number, layout)
-
-    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
-        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
-        self._store.prepare_weights(self._kind, layout)
+        return native.LiveTopology(self._store.live, kind.number, layout)
 
     @property
     def edge_attrs(self) -> LiveAttributes:
@@ -135,8 +144,9 @@ class LiveEdgeQueries(EdgeQueries):
         """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
         live = self._store.live.asked
         if live is not None and _is_plain(node):
-            layout: Literal["csc", "csr"] = "csc" if self._kind.form.layout == "csc" else "csr"
-            length = native.degree_now(live, self._kind.number, layout, node)
+            kind = self._kind
+            layout: Literal["csc", "csr"] = "csc" if kind.form.layout == "csc" else "csr"
+            length = native.degree_now(live, kind.number, layout, node)
             if length is not None:
                 return length
         return self._now().degree(node)

@@ -1,21 +1,32 @@
-"""Forms of edges and rows: what a live graph keeps, as its user asked for and as its file says."""
+"""Forms of edges and rows: what a live graph keeps, as its user asked for and as its file says.
+
+The options that users give are here, each spelt out once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
 from aethergraph._checks.times import unit_of
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.protocols import Layout
+from aethergraph.protocols import Layout, MemorySource
 
-__all__ = ["EDGE_ID", "EdgeForm", "EdgeOptions", "RowForm", "read_time_dtype", "time_dtype"]
+__all__ = [
+    "EDGE_ID",
+    "EdgeForm",
+    "EdgeOptions",
+    "MemoryOptions",
+    "RowForm",
+    "read_time_dtype",
+    "time_dtype",
+]
 
 #: Name of the ids of edges in a static copy, where edges were deleted.
 EDGE_ID = "edge_id"
@@ -43,6 +54,60 @@ class EdgeOptions(NamedTuple):
         defaults = {"layout": "both", "order": "id", "edge_id_bytes": 8}
         missing = {name: v for name, v in defaults.items() if getattr(self, name) is None}
         return self._replace(**missing)
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Memory for the edges of a live graph, as a user asks for it.
+
+    Attributes:
+        arena_mb: MiB for edges and their older versions.
+        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
+        huge_pages: ask for huge pages.
+        mlock: keep the edges in memory.
+        arena_memory: where edges are stored; None: in shared memory.
+
+    Raises:
+        InvalidArgumentError: one is invalid; names it.
+    """
+
+    arena_mb: Any
+    max_snapshot_age: Any = None
+    huge_pages: Any = True
+    mlock: Any = False
+    arena_memory: Any = None
+
+    def __post_init__(self) -> None:
+        megabytes = as_integer(self.arena_mb, "arena_mb", bools=False)
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        age = 1.0
+        if self.max_snapshot_age is not None:
+            age = as_number(self.max_snapshot_age, "max_snapshot_age")
+            object.__setattr__(self, "max_snapshot_age", age)  # whatever number it was
+        if not 0 < age < 1e9:
+            raise InvalidArgumentError(
+                f"max_snapshot_age = {age} is not above 0 and below 1e9 seconds"
+            )
+        as_flag(self.huge_pages, "huge_pages")
+        as_flag(self.mlock, "mlock")
+        memory = self.arena_memory
+        if memory is not None and not isinstance(memory, MemorySource):
+            raise InvalidArgumentError(
+                f"arena_memory is of type {type(memory).__name__}: give an object with a "
+                "member live_memory, an address (MemorySource)"
+            )
+
+    def create(
+        self, relations: Sequence[native.LiveRelation], first_commit: int
+    ) -> native.NativeLive:
+        """Make native lists there."""
+        age, memory = self.max_snapshot_age, self.arena_memory
+        flags = native.LIVE_HUGE * bool(self.huge_pages) | native.LIVE_LOCKED * bool(self.mlock)
+        return native.NativeLive.create(
+            relations, int(self.arena_mb) << 20, 0 if age is None else max(1, int(age * 1e9)),
+            flags, first_commit, None if memory is None else memory.live_memory, memory,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,21 +19,26 @@ from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.copying import copied
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edges import LiveEdgeQueries
-from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, read_time_dtype
-from aethergraph.dynamic.graph_form import FormRequest, GraphForm, check_same_count
+from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, MemoryOptions, read_time_dtype
+from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
-from aethergraph.dynamic.opening import Durability, Opening, open_store
+from aethergraph.dynamic.opening import (
+    Durability,
+    FormRequest,
+    Opening,
+    check_same_count,
+    open_store,
+)
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts
-from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
+from aethergraph.protocols import HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 
 __all__ = ["DynamicGraph"]
@@ -404,18 +409,10 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
     def _label(self) -> str:
         return "the live graph"
 
-    def _guard(self) -> None:
-        return None
-
     @property
     def num_nodes(self) -> int:
         """Number of nodes; ids are ``0 .. num_nodes - 1``."""
         return self._store.count_nodes("node", self._store.live)
-
-    @property
-    def order(self) -> str:
-        """Order of the lists: ``"id"`` or ``"time"``."""
-        return self._kind.form.order
 
     @property
     def ids(self) -> LiveIds:
@@ -441,18 +438,6 @@ class DynamicGraph(LiveEdgeQueries, LiveGraph, StoredGraph):
         """Node attributes by name: features ``"x"``, labels, ..., rows as of the last commit."""
         self._store.check_open()
         return node_table(self._store, "node")
-
-    @property
-    def features(self) -> RowSource | None:
-        """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
-        return self.node_attrs.get("x")
-
-    @features.setter
-    def features(self, value: FeatureSource | ArrayLike | None) -> None:
-        if value is None:
-            self.node_attrs.pop("x", None)
-        else:
-            self.node_attrs["x"] = value
 
     @property
     def node_values(self) -> Mapping[str, RowSource]:

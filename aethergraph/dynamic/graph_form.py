@@ -1,33 +1,23 @@
-"""Forms of graphs: the types of a live graph and what it keeps of each, as ``graph.json`` says.
-
-::
-
-    arguments of a user ──FormRequest──> GraphForm <──> graph.json
-    base, a graph file ────────────────────┘
-"""
+"""GraphForm: the types of a live graph and what it keeps of each, as ``graph.json`` says."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph.dynamic.base_graph import Base
-from aethergraph.dynamic.edge_types import EdgeType
-from aethergraph.dynamic.forms import EdgeForm, EdgeOptions
+from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.node_times import (
     NODE_TIME,
     check_node_time,
-    check_same_node_time,
     node_time_from_json,
     node_time_to_json,
 )
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.protocols import EdgeType
 
-__all__ = ["MOST_NODES", "FormRequest", "GraphForm", "check_same_count"]
+__all__ = ["MOST_NODES", "GraphForm"]
 
 MOST_NODES = 2**32 - 1
 
@@ -56,7 +46,9 @@ class GraphForm:
         if largest > MOST_NODES:
             raise InvalidArgumentError(f"{largest} nodes are more than 2^32 - 1")
         if limit is not None:
-            if as_count(limit, "max_nodes") < max(1, largest):
+            limit = as_count(limit, "max_nodes")
+            object.__setattr__(self, "max_nodes", limit)  # whatever integer it was
+            if limit < max(1, largest):
                 raise InvalidArgumentError(f"max_nodes = {limit} is below num_vertices = {largest}")
             if limit > MOST_NODES:
                 raise InvalidArgumentError(f"max_nodes = {limit} is not in 1..{MOST_NODES}")
@@ -92,80 +84,3 @@ class GraphForm:
         """
         check_node_time(self.node_time, self.num_nodes, self.edges)
         return self
-
-
-class FormRequest:
-    """What the arguments of ``open`` ask of a graph: all that it keeps, or what it has.
-
-    Args:
-        options: those of all edge types.
-        node_time: dtypes of the times of nodes, by type; None: as they are.
-        max_nodes: as of the graph; None: as it is.
-    """
-
-    def __init__(self, options: EdgeOptions, node_time: Any, max_nodes: Any) -> None:
-        self._options, self._node_time, self._max_nodes = options, node_time, max_nodes
-
-    @abstractmethod
-    def new(self, path: native.Path) -> GraphForm:
-        """Return the form of a graph that is made in a directory."""
-
-    @abstractmethod
-    def over(self, base: Base, progress: native.Progress | None) -> GraphForm:
-        """Return the form of a graph that is made over a base."""
-
-    @abstractmethod
-    def same(self, form: GraphForm, path: native.Path) -> GraphForm:
-        """Return the form of the graph that is there, with edge ids as they are asked for.
-
-        Raises:
-            InvalidArgumentError: it was made with others.
-        """
-
-    def _over(
-        self, base: Base, nodes: Sequence[str], kinds: Sequence[EdgeType],
-        progress: native.Progress | None,
-    ) -> GraphForm:  # fmt: skip
-        """Return a form with what a base has, which must be what is asked for.
-
-        Args:
-            base: the base.
-            nodes: names of its node types in the live graph.
-            kinds: names of its edge types there.
-            progress: called with (done, total).
-        """
-        options, forms = self._options, {}
-        for kind, edges in zip(kinds, base.edges, strict=True):
-            form = edges.form("time" if options.order is None else options.order)
-            forms[kind] = form.same(options)
-            if options.order == "id":
-                edges.check_sorted(progress)
-            edges.check_by_source(progress)
-        units = {
-            name: base.node_time[own_name]
-            for name, own_name in zip(nodes, base.graph.node_types, strict=True)
-            if own_name in base.node_time
-        }
-        check_same_node_time(self._node_time, units, nodes)
-        counts = dict(zip(nodes, base.num_nodes, strict=True))
-        return GraphForm(counts, forms, units, self._max_nodes)
-
-    def _same(self, form: GraphForm, options: Mapping[EdgeType, EdgeOptions]) -> GraphForm:
-        """Return the form, with edge ids as they are asked for, which has all else that is."""
-        check_same_count(self._max_nodes, form.max_nodes, "max_nodes")
-        check_same_node_time(self._node_time, form.node_time, form.num_nodes)
-        return replace(
-            form, edges={kind: edges.same(options[kind]) for kind, edges in form.edges.items()}
-        )
-
-
-def check_same_count(argument: Any, count: int | None, name: str) -> None:
-    """Raise unless an argument is None, or the count that a graph was made with.
-
-    Raises:
-        InvalidArgumentError: it is another, or no count; names it.
-    """
-    if argument is not None and as_count(argument, name) != count:
-        raise InvalidArgumentError(
-            f"the graph was made with {name} = {count}, not {argument}: leave it out"
-        )

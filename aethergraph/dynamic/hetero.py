@@ -16,15 +16,14 @@ from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.edges import LiveEdgeQueries
-from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, time_dtype
-from aethergraph.dynamic.graph_form import FormRequest, GraphForm
+from aethergraph.dynamic.forms import EdgeForm, EdgeOptions, MemoryOptions, time_dtype
+from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot, SnapshotEdges
 from aethergraph.dynamic.keys import IdsByType, LiveIds
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.node_times import read_node_time
-from aethergraph.dynamic.opening import Durability, Opening, open_store
-from aethergraph.dynamic.state import MemoryOptions
+from aethergraph.dynamic.opening import Durability, FormRequest, Opening, open_store
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, MissingNameError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
@@ -77,6 +76,10 @@ class LiveEdges(LiveEdgeQueries, EdgeView):
     def _kind(self) -> EdgeKind:  # type: ignore[override]
         return self._store.kinds[self.name]
 
+    @property
+    def _place(self) -> str:  # type: ignore[override]
+        return f"{self._label()}: "
+
     def _now(self) -> SnapshotEdges:
         edges: SnapshotEdges = self._graph.snapshot()[self.name]
         return edges
@@ -125,8 +128,6 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             without nodes; as in :class:`DynamicGraph`.
         max_snapshot_age, max_nodes, huge_pages, mlock, arena_memory: as in :class:`DynamicGraph`.
     """
-
-    _reader = None
 
     def __init__(
         self,
@@ -230,10 +231,6 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         )
 
     # ---- the graph as it is ------------------------------------------------------------------
-
-    @property
-    def _closed(self) -> bool:  # type: ignore[override]
-        return self.closed
 
     @property
     def _nodes(self) -> Mapping[str, NodeParts]:  # type: ignore[override]

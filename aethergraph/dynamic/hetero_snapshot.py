@@ -15,7 +15,6 @@ from aethergraph.dynamic.edges import SnapshotEdgeQueries
 from aethergraph.dynamic.keys import IdsByType, NodeIds
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.one_commit import (
-    NodeTables,
     OneCommit,
     as_store,
     commit_before,
@@ -28,7 +27,6 @@ from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.views import EdgeView
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.paging import Paging
 
 __all__ = ["HeteroSnapshot"]
 
@@ -38,15 +36,7 @@ Ids = NDArray[np.int64]
 class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
-    _reader = None
-
-    def __init__(
-        self,
-        store: LiveStore,
-        snapshot: native.NativeSnapshot | None = None,
-        tables: Mapping[str, NodeTables] | None = None,
-    ) -> None:
-        super().__init__(store, snapshot, tables)
+    def _begin(self) -> None:
         self._nodes, self._edges = super()._parts_by_type()
 
     def _parts_by_type(self) -> tuple[Mapping[str, NodeParts], Mapping[EdgeType, EdgeParts]]:
@@ -71,16 +61,6 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         now = self.native_snapshot
         kinds = self._store.kinds.items()
         return {name: now.describe(kind.number).num_edges for name, kind in kinds}
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
-        self._check_open()
-        return self._paging
-
-    @property
-    def _closed(self) -> bool:  # type: ignore[override]
-        return self.closed
 
     def close(self) -> None:
         """Let go of the commit; using the snapshot afterwards raises ClosedError."""
@@ -188,14 +168,6 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             for attr, rows in part.node_attrs.items():
                 graph[name].attrs[attr] = as_store(rows, np.arange(part.num_nodes))
         return graph
-
-    def __repr__(self) -> str:
-        if self._closed:
-            return f"HeteroSnapshot(commit={self._commit}, closed)"
-        return (
-            f"HeteroSnapshot(commit={self._commit}, num_nodes={self.num_nodes}, "
-            f"num_edges={self.num_edges})"
-        )
 
 
 class SnapshotEdges(SnapshotEdgeQueries, EdgeView):

@@ -7,12 +7,12 @@ from typing import Any
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import MemoryOptions
 from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.log_reader import LogReader, collect_values
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.state import MemoryOptions
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import streams_of
 from aethergraph.errors import ClosedError, CorruptFileError, MissingFileError, OutOfRangeError
@@ -177,10 +177,9 @@ class History:
     def _begin_from(self, current: dict[str, Any]) -> None:
         directory = self._directory
         description = directory.description()
-        store = LiveStore(
-            GraphForm.from_json(description, current.get("nodes")), MemoryOptions(self._arena_mb),
-            open_base_of(directory, current, self._how),
-        )  # fmt: skip
+        form = GraphForm.from_json(description, current.get("nodes"))
+        base = open_base_of(directory, form, current, self._how)
+        store = LiveStore(form, MemoryOptions(self._arena_mb), base)
         store.uuid, store.replayed_path = directory.uuid.hex(), str(directory.path)
         restore_keys(store, directory, current, description.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)

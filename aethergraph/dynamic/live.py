@@ -89,7 +89,7 @@ class LiveGraph:
         """Raise unless the class can show the types of a store."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_store, (type(self), self._store, self.follows)
+        return type(self).of_store, (self._store, self.follows)
 
     def close(self) -> None:
         """Wait until all commits are on disk, and drop the graph's references.
@@ -402,10 +402,6 @@ class LiveGraph:
             InvalidArgumentError: there is no watermark yet.
         """
         return cap_times(times, self.watermark, self._store.time_unit)
-
-
-def _of_store(cls: type[LiveGraph], *state: Any) -> LiveGraph:
-    return cls.of_store(*state)
 
 
 def _stream_name(source: Any) -> str:

@@ -24,6 +24,7 @@ from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.protocols import RowSource
+from aethergraph.storage.paging import Paging
 
 __all__ = ["OneCommit", "as_store", "commit_before", "copied_edges", "fill_edges", "moments"]
 
@@ -166,6 +167,8 @@ class OneCommit:
 
     _path: str | None = None
     _storage = "live"
+    num_nodes: Any
+    num_edges: Any
 
     def __init__(
         self,
@@ -183,12 +186,16 @@ class OneCommit:
         if now.watermark is None:
             now.watermark = (watermark,)
         self._store: LiveStore = now.store
-        store = self._store
         self._taken: native.NativeSnapshot | None = now
         self._commit, self._watermark = now.commit, now.watermark[0]
+        store = self._store
         self._tables = tables or {name: NodeTables(store, name) for name in store.node_rows}
         base = store.base
         self._paging = None if base is None else base.paging
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take what is not to be looked up later."""
 
     @property
     def native_snapshot(self) -> native.NativeSnapshot:
@@ -215,6 +222,22 @@ class OneCommit:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        name = f"{type(self).__name__}(commit={self._commit}"
+        if self.closed:
+            return f"{name}, closed)"
+        counts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}"
+        return f"{name}, {counts}{self._shown_form()})"
+
+    def _shown_form(self) -> str:
+        return ""
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        _ = self.native_snapshot  # ClosedError
+        return self._paging
 
     def _parts_by_type(self) -> tuple[Mapping[str, NodeParts], Mapping[EdgeType, EdgeParts]]:
         """Return nodes and edges by type, which do not keep this object."""

@@ -1,24 +1,31 @@
-"""Live graphs in directories: opened as they were left, or made, empty or over a graph file."""
+"""Live graphs in directories: opened as they were left, or made, empty or over a graph file.
+
+::
+
+    arguments of a user ──FormRequest──> GraphForm ──> LiveStore ──> DynamicGraph, ...
+    base, graph.json ──────────┘
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.forms import EdgeForm
-from aethergraph.dynamic.graph_form import FormRequest, GraphForm
+from aethergraph.dynamic.edge_types import EdgeType
+from aethergraph.dynamic.forms import EdgeOptions, MemoryOptions
+from aethergraph.dynamic.graph_form import GraphForm
 from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.journal import Journal
-from aethergraph.dynamic.node_times import NODE_TIME
-from aethergraph.dynamic.state import MemoryOptions
+from aethergraph.dynamic.node_times import check_same_node_time, node_time_to_json
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import AetherError, FileChangedError, InvalidArgumentError
 from aethergraph.ids import IdMap
@@ -28,7 +35,9 @@ from aethergraph.storage.choice import Storage, check_budget, check_storage
 
 __all__ = [
     "Durability",
+    "FormRequest",
     "Opening",
+    "check_same_count",
     "open_base_of",
     "open_store",
     "restore_keys",
@@ -68,6 +77,83 @@ class Opening:
         check_budget(self.storage, Budget.optional(self.memory_budget))
 
 
+class FormRequest:
+    """What the arguments of ``open`` ask of a graph: all that it keeps, or what it has.
+
+    Args:
+        options: those of all edge types.
+        node_time: dtypes of the times of nodes, by type; None: as they are.
+        max_nodes: as of the graph; None: as it is.
+    """
+
+    def __init__(self, options: EdgeOptions, node_time: Any, max_nodes: Any) -> None:
+        self._options, self._node_time, self._max_nodes = options, node_time, max_nodes
+
+    @abstractmethod
+    def new(self, path: native.Path) -> GraphForm:
+        """Return the form of a graph that is made in a directory."""
+
+    @abstractmethod
+    def over(self, base: Base, progress: native.Progress | None) -> GraphForm:
+        """Return the form of a graph that is made over a base."""
+
+    @abstractmethod
+    def same(self, form: GraphForm, path: native.Path) -> GraphForm:
+        """Return the form of the graph that is there, with edge ids as they are asked for.
+
+        Raises:
+            InvalidArgumentError: it was made with others.
+        """
+
+    def _over(
+        self, base: Base, nodes: Sequence[str], kinds: Sequence[EdgeType],
+        progress: native.Progress | None,
+    ) -> GraphForm:  # fmt: skip
+        """Return a form with what a base has, which must be what is asked for.
+
+        Args:
+            base: the base.
+            nodes: names of its node types in the live graph.
+            kinds: names of its edge types there.
+            progress: called with (done, total).
+        """
+        options, forms = self._options, {}
+        for kind, edges in zip(kinds, base.edges, strict=True):
+            form = edges.form("time" if options.order is None else options.order)
+            forms[kind] = form.same(options)
+            if options.order == "id":
+                edges.check_sorted(progress)
+            edges.check_by_source(progress)
+        units = {
+            name: base.node_time[own_name]
+            for name, own_name in zip(nodes, base.graph.node_types, strict=True)
+            if own_name in base.node_time
+        }
+        check_same_node_time(self._node_time, units, nodes)
+        counts = dict(zip(nodes, base.num_nodes, strict=True))
+        return GraphForm(counts, forms, units, self._max_nodes)
+
+    def _same(self, form: GraphForm, options: Mapping[EdgeType, EdgeOptions]) -> GraphForm:
+        """Return the form, with edge ids as they are asked for, which has all else that is."""
+        check_same_count(self._max_nodes, form.max_nodes, "max_nodes")
+        check_same_node_time(self._node_time, form.node_time, form.num_nodes)
+        return replace(
+            form, edges={kind: edges.same(options[kind]) for kind, edges in form.edges.items()}
+        )
+
+
+def check_same_count(argument: Any, count: int | None, name: str) -> None:
+    """Raise unless an argument is None, or the count that a graph was made with.
+
+    Raises:
+        InvalidArgumentError: it is another, or no count; names it.
+    """
+    if argument is not None and as_count(argument, name) != count:
+        raise InvalidArgumentError(
+            f"the graph was made with {name} = {count}, not {argument}: leave it out"
+        )
+
+
 def open_store(
     path: native.Path,
     how: Opening,
@@ -100,10 +186,9 @@ def open_store(
     try:
         if directory.exists:
             description, current = directory.description(), directory.current()
-            below = open_base_of(directory, current, how, is_writer=True)
             form = request.same(GraphForm.from_json(description), path)
-            if current.get("nodes"):
-                form = replace(form, num_nodes=current["nodes"])
+            form = replace(form, num_nodes=current.get("nodes") or form.num_nodes)
+            below = open_base_of(directory, form, current, how, is_writer=True)
             store = LiveStore(form, memory, below)
             restore_keys(store, directory, current, description.get("ids", {}), how.ids)
         else:
@@ -185,12 +270,14 @@ def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
 
 
 def open_base_of(
-    directory: LiveDirectory, current: Mapping[str, Any], how: Opening, *, is_writer: bool = False
-) -> Base | None:
+    directory: LiveDirectory, form: GraphForm, current: Mapping[str, Any], how: Opening, *,
+    is_writer: bool = False,
+) -> Base | None:  # fmt: skip
     """Open the base that a directory names, its own or a file elsewhere; None: there is none.
 
     Args:
         directory: the directory, which this process has locked if it ``is_writer``.
+        form: what the graph has.
         current: what its ``CURRENT`` says.
         how: what the user wants.
         is_writer: False: nothing is written.
@@ -202,13 +289,10 @@ def open_base_of(
         renumbers_edges=current.get("renumbers_edges", False), ends=current["edge_ids"],
         fingerprint=current.get("fingerprint"), keep_places=is_writer,
     )  # fmt: skip
-    description = directory.description()
-    names = current.get("nodes", description["num_nodes"])
-    times = description.get(NODE_TIME, {})
+    times = node_time_to_json(form.node_time)
     base.check_forms(
-        names.values(), [EdgeForm.from_json(form) for _, form in description["edge_types"]],
-        [times.get(name) for name in names],
-    )  # fmt: skip
+        form.num_nodes.values(), form.edges.values(), [times.get(name) for name in form.num_nodes]
+    )
     for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
         edges.last_time = last
     return base

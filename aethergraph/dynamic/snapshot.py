@@ -16,7 +16,6 @@ from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.keys import NodeIds
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.one_commit import OneCommit, as_store, copied_edges, fill_edges, moments
-from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
@@ -45,8 +44,7 @@ class Snapshot(OneCommit, SnapshotEdgeQueries, StoredGraph):
 
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
-    def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        super().__init__(store, snapshot)
+    def _begin(self) -> None:
         (self._kind,) = self._store.kinds.values()
         numbers = self.native_snapshot.describe(self._kind.number)
         self._parts = None
@@ -82,9 +80,6 @@ class Snapshot(OneCommit, SnapshotEdgeQueries, StoredGraph):
         """Let go of the commit; using the snapshot afterwards raises ClosedError."""
         super().close()
         self._parts = None
-
-    def _guard(self) -> None:
-        return None
 
     def changed(self, since: int | Snapshot, hops: int = 1) -> Ids:
         """Find the nodes whose sampled neighbourhood may differ from that of an earlier commit.
@@ -151,15 +146,5 @@ class Snapshot(OneCommit, SnapshotEdgeQueries, StoredGraph):
                 f"{self.layout!r}; leave layout out, or path"
             )
 
-    @property
-    def order(self) -> str:
-        """Order of the lists: ``"id"`` or ``"time"``."""
-        return self._kind.form.order
-
-    def __repr__(self) -> str:
-        if self.closed:
-            return f"Snapshot(commit={self._commit}, closed)"
-        return (
-            f"Snapshot(commit={self._commit}, num_nodes={self._num_nodes}, "
-            f"num_edges={self._num_edges}, layout={self.layout!r})"
-        )
+    def _shown_form(self) -> str:
+        return f", layout={self.layout!r}"

@@ -14,21 +14,18 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_integer
-from aethergraph._checks.options import as_flag, as_number, shown
+from aethergraph._checks.options import shown
 from aethergraph.dynamic.base_graph import Base
-from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, make_kinds, set_bases
-from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.forms import EdgeForm, MemoryOptions
 from aethergraph.dynamic.graph_form import MOST_NODES, GraphForm
 from aethergraph.dynamic.growing_keys import GrowingKeys
 from aethergraph.dynamic.node_times import (
@@ -38,6 +35,7 @@ from aethergraph.dynamic.node_times import (
     node_time_to_json,
 )
 from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.dynamic.shared_lists import attach_lists, published_lists
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.turns import Turn
 from aethergraph.dynamic.watermarks import SharedWatermark
@@ -48,7 +46,7 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.protocols import MemorySource, RowSource
+from aethergraph.protocols import RowSource
 from aethergraph.storage.described import is_count
 from aethergraph.storage.live_directory import check_outside
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
@@ -56,44 +54,9 @@ from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-__all__ = ["LiveState", "MemoryOptions"]
+__all__ = ["LiveState"]
 
 Own = TypeVar("Own", bound="LiveState")
-
-
-#: Lists, and the base that they are over.
-Lists: TypeAlias = tuple[native.NativeLive, Base | None]
-
-
-def _attach_lists(owner: Owner, files: Sequence[OpenFile], base: Mapping[str, Any] | None) -> Lists:
-    """Open the lists of another process, and their base.
-
-    Raises:
-        ClosedError, MissingFileError: they are gone, after a merge say.
-    """
-    descriptors = open_descriptors(owner, files)
-    try:
-        return native.NativeLive.attach(descriptors), None if base is None else Base.from_json(base)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _published_lists(path: str, memory_name: str) -> Lists:
-    """Return the lists, and their base, that a graph in a directory goes on with.
-
-    Raises:
-        ClosedError: the process that had ``memory_name`` has it open no more.
-    """
-    directory = LiveDirectory(path)
-
-    def attach() -> Lists:
-        address = directory.address()
-        if address.get("memory", memory_name) != memory_name:
-            raise ClosedError(f"{path}: another process writes it now")
-        return _attach_lists(Owner(*address["owner"]), address["descriptors"], address["base"])
-
-    return directory.while_published(attach)
 
 
 _stores: weakref.WeakSet[LiveState] = weakref.WeakSet()
@@ -123,59 +86,6 @@ def _forget_writers() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_writers)
-
-
-@dataclass(frozen=True)
-class MemoryOptions:
-    """Memory for the edges of a live graph, as a user asks for it.
-
-    Attributes:
-        arena_mb: MiB for edges and their older versions.
-        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
-        huge_pages: ask for huge pages.
-        mlock: keep the edges in memory.
-        arena_memory: where edges are stored; None: in shared memory.
-
-    Raises:
-        InvalidArgumentError: one is invalid; names it.
-    """
-
-    arena_mb: Any
-    max_snapshot_age: Any = None
-    huge_pages: Any = True
-    mlock: Any = False
-    arena_memory: Any = None
-
-    def __post_init__(self) -> None:
-        megabytes = as_integer(self.arena_mb, "arena_mb", bools=False)
-        if not 0 < megabytes <= 32 << 10:
-            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
-        age = 1.0
-        if self.max_snapshot_age is not None:
-            age = as_number(self.max_snapshot_age, "max_snapshot_age")
-        if not 0 < age < 1e9:
-            raise InvalidArgumentError(
-                f"max_snapshot_age = {age} is not above 0 and below 1e9 seconds"
-            )
-        as_flag(self.huge_pages, "huge_pages")
-        as_flag(self.mlock, "mlock")
-        memory = self.arena_memory
-        if memory is not None and not isinstance(memory, MemorySource):
-            raise InvalidArgumentError(
-                f"arena_memory is of type {type(memory).__name__}: give an object with a "
-                "member live_memory, an address (MemorySource)"
-            )
-
-    def create(
-        self, relations: Sequence[native.LiveRelation], first_commit: int
-    ) -> native.NativeLive:
-        """Make native lists there."""
-        age, memory = self.max_snapshot_age, self.arena_memory
-        flags = native.LIVE_HUGE * bool(self.huge_pages) | native.LIVE_LOCKED * bool(self.mlock)
-        return native.NativeLive.create(
-            relations, int(self.arena_mb) << 20, 0 if age is None else max(1, int(age * 1e9)),
-            flags, first_commit, None if memory is None else memory.live_memory, memory,
-        )  # fmt: skip
 
 
 class LiveState:
@@ -358,11 +268,11 @@ class LiveState:
             return open_descriptors(owner, [file])[0]
 
         try:
-            live, below = _attach_lists(owner, address["descriptors"], address["base"])
+            live, below = attach_lists(owner, address["descriptors"], address["base"])
         except (ClosedError, MissingFileError):
             if path is None:
                 raise
-            live, below = _published_lists(path, memory_name)
+            live, below = published_lists(path, memory_name)
         first, units = address["rows_base"], node_time_from_json(address)
         self.rows_base = rows_base = None if first is None else Base.from_json(first)
         self.path, self.max_nodes, self.first_nodes = path, MOST_NODES, address["num_nodes"]
@@ -370,7 +280,8 @@ class LiveState:
         for place, (kind, table) in enumerate(address["rows"].items()):
             rows = dict(table)
             if kind in units:
-                _, _, room, _, file = rows.pop(NODE_TIME)
+                *form, _, file = rows.pop(NODE_TIME)
+                _, _, room = _row_form(*form)
                 first_times = None if rows_base is None else rows_base.node_times(place)
                 times = make_node_times(units[kind], room, first_times, opened(file))
                 self.node_times[kind] = times
@@ -419,7 +330,7 @@ class LiveState:
         if self.path is None:
             return None
         try:
-            live, base = _published_lists(self.path, self.memory_name)
+            live, base = published_lists(self.path, self.memory_name)
         except (ClosedError, StorageError):
             return None  # the writer has closed it: there are no more commits
         if base is not None:

@@ -81,15 +81,14 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
     @property
     def features(self) -> RowSource | None:
         """``node_attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
-        return self._live().node_attrs.get("x")
+        return self.node_attrs.get("x")
 
     @features.setter
     def features(self, value: FeatureSource | ArrayLike | None) -> None:
-        attrs = self._live().node_attrs
         if value is None:
-            attrs.pop("x", None)
+            self.node_attrs.pop("x", None)
         else:
-            attrs["x"] = value
+            self.node_attrs["x"] = value
 
     @property
     def node_time(self) -> NDArray[Any] | None:

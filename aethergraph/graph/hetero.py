@@ -77,7 +77,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
 
     _nodes: Mapping[str, NodeParts]
     _edges: Mapping[EdgeType, EdgeParts]
-    _reader: GraphReader | None
+    _reader: GraphReader | None = None
     _path: str | None
     _storage: str
     _closed: bool
@@ -346,7 +346,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         self.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ClosedError(f"{self.path or 'the graph'} was closed")
 
     def guard(self) -> native.FileGuard | None:
@@ -462,7 +462,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         return name in self._nodes or name in self._edges
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self.closed:
             return f"HeteroGraph(closed, path={self.path!r})"
         place = f", path={self.path!r}" if self.path is not None else ""
         return (

@@ -365,3 +365,14 @@ def test_a_budget_for_mapped_lists_is_refused_at_once(tmp_path: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="goes with storage='uring' or 'auto'"):
         DynamicGraph.open(path, 5, arena_mb=4, memory_budget="1M")
     assert not path.exists()
+
+
+def test_lists_that_are_not_kept_are_named() -> None:
+    kind = ("a", "x", "a")
+    typed = DynamicHeteroGraph({"a": 1}, [kind], 1, layout="csc")
+    text = r"a', 'x', 'a'\): out-neighbours are not stored: .* make it with layout='csr' or"
+    with pytest.raises(errors.LayoutError, match=text):
+        typed[kind].topology("csr")
+    graph = DynamicGraph(1, 1, layout="csr")
+    with pytest.raises(errors.LayoutError, match=r"^in-neighbours are not stored: this graph has"):
+        graph.topology()

@@ -317,6 +317,8 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
         opened(num_vertices=4)
     with pytest.raises(errors.InvalidArgumentError, match="edge_weight = None, not 'float32'"):
         opened(edge_weight="float32")
+    with pytest.raises(errors.InvalidArgumentError, match="edge_weight = None, not 'float32'"):
+        DynamicHeteroGraph.open(tmp_path / "g", base=base, arena_mb=16, edge_weight="float32")
     Graph.from_edges(3, [0, 1], [2, 2], edge_weight=np.ones(2)).save(base)
     with pytest.raises(errors.UnsupportedError, match="edge_weight of dtype float64"):
         opened()

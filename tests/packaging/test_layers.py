@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,12 @@ def test_python_imports_point_one_way() -> None:
             if other is not None and other > own:
                 wrong.append(f"{module} imports {name}")
     assert set(wrong) == SHORTCUTS
+
+
+def test_files_of_live_graphs_import_in_no_circle() -> None:
+    files = {module: path for module, path in python_files() if module.startswith("dynamic.")}
+    order = TopologicalSorter({name: set(imported(path, name)) for name, path in files.items()})
+    order.prepare()  # CycleError
 
 
 def test_every_python_module_has_a_layer() -> None:
