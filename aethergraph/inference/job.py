@@ -586,6 +586,7 @@ class Embedding:
         Args:
             out: the output; files in the place of the layers' are beside it, and hold no bytes.
         """
+        check_outputs([out], [], True)
         self._forms = self._try_layers()
         self._aggregates = self._aggregates_of()
         plan, limits = Plan(), self._limits()
@@ -637,7 +638,7 @@ class Embedding:
         with LayerFile(path, (count, *form.row_shape), form.dtype) as file:
             file.extend()
         share = self._options.budget.limit // 2
-        return stack.enter_context(FeatureTable.load(path, "uring", memory_budget=share))
+        return stack.enter_context(FeatureTable.load(path, "auto", memory_budget=share))
 
     def _ranges(self, number: int, limit: int) -> Iterator[Range]:
         """Yield the ranges of the batches of a layer, of a graph of one type."""

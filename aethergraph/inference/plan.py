@@ -131,14 +131,14 @@ def bytes_of_batches(
         room = memory // row_bytes
     frames = -(-rows.num_rows // frame_rows)
     followed = _followed(frames)
-    numbers = np.full(frames, -1, np.int64)
-    numbers[followed] = np.arange(len(followed))
     share = max(len(followed), 1) / max(1, frames)
 
+    def followed_of(part: Range) -> Ids:
+        ids = ids_of(part) // frame_rows
+        return np.searchsorted(followed, np.unique(ids[_is_followed(ids, frames)]))
+
     def missed(parts: Iterable[Range]) -> float:
-        kept = (numbers[ids_of(part) // frame_rows] for part in parts)
-        lists = (np.unique(ids[ids >= 0]) for ids in kept)
-        return count_missed(lists, len(followed), int(room * share)) / share
+        return count_missed(map(followed_of, parts), len(followed), int(room * share)) / share
 
     if not is_read:
         return int(missed(ranges) * row_bytes)
@@ -154,14 +154,23 @@ def _stats(rows: RowSource) -> RowStats:
     return rows.stats()
 
 
-def _followed(count: int) -> Ids:
-    """Return the numbers below ``count`` that stand for all, ascending."""
+def _is_followed(ids: Ids, count: int) -> NDArray[np.bool_]:
+    """Return which ids, below ``count``, are of those that stand for all."""
     if count <= _FOLLOWED:
-        return np.arange(count)
-    hashes = np.arange(count, dtype=np.uint64) * _SPREAD
+        return np.ones(len(ids), np.bool_)
+    hashes = ids.astype(np.uint64) * _SPREAD
     hashes ^= hashes >> np.uint64(29)
     hashes *= _SPREAD
-    return np.flatnonzero(hashes < np.uint64(int(_FOLLOWED / count * 2**64)))
+    return hashes < np.uint64(int(_FOLLOWED / count * 2**64))
+
+
+def _followed(count: int) -> Ids:
+    """Return the ids below ``count`` that stand for all, ascending."""
+    parts = [np.empty(0, np.int64)]
+    for start in range(0, count, _FOLLOWED):
+        ids = np.arange(start, min(start + _FOLLOWED, count))
+        parts.append(ids[_is_followed(ids, count)])
+    return np.concatenate(parts)
 
 
 def count_missed(lists: Iterable[Ids], count: int, room: int) -> float:

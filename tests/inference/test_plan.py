@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aethergraph import FeatureTable, Graph, HeteroGraph
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 from aethergraph.inference import embed, job
 from aethergraph.inference import plan as planning
 from aethergraph.inference.plan import BATCHES, BLOCKS, LISTS, count_missed
@@ -143,3 +143,5 @@ def test_what_has_no_plan(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="plan=True is for runs over all nodes: leave"):
         graph = Graph.from_edges(2, [0], [1])
         embed([Total()], graph, rows, tmp_path / "h.npy", plan=True, refresh=True)
+    with pytest.raises(StorageError, match="missing"):
+        embed([Total()], graph, rows, tmp_path / "missing" / "h.npy", plan=True)
