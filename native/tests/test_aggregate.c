@@ -60,7 +60,10 @@ static void check_aggregate(uint32_t from, uint32_t to, uint32_t how, uint64_t i
                 const double value =
                     weighted ? (to == AETHER_F32 ? (double)((float)by * (float)row) : by * row) : row;
                 const double before = item_of(wanted, to, at);
-                set_item(wanted, to, at, how == AETHER_SUM ? before + value : fmax(before, value));
+                set_item(wanted, to, at,
+                         how == AETHER_SUM ? before + value
+                         : value > before  ? value
+                                           : before);
             }
         }
     const aether_rows table = {data, ROWS, items, items * size + 1, from, 0};
