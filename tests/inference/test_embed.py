@@ -473,6 +473,7 @@ MEASURED = """
         np.add.at(rows, batch.subgraph.col, batch.x[batch.subgraph.row])
         return rows
 
+    layer.aggregate = sys.argv[3] or None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     embed([layer] * 2, graph, None, folder + "/h.npy", memory_budget=budget)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -480,7 +481,8 @@ MEASURED = """
 
 
 @pytest.mark.slow
-def test_the_budget_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("aggregate", ["", "sum"])
+def test_the_budget_is_kept(aggregate: str, tmp_path: Path) -> None:
     """400 MB of rows, in a cgroup with room for the budgets and for the process."""
     count, width = 400_000, 256
     rng = np.random.default_rng(0)
@@ -490,7 +492,7 @@ def test_the_budget_is_kept(tmp_path: Path) -> None:
         if group is not None:
             group.set_limit(256 << 20)
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(MEASURED), tmp_path, "96M"],
+            [sys.executable, "-c", textwrap.dedent(MEASURED), tmp_path, "96M", aggregate],
             capture_output=True, text=True, check=False,
             preexec_fn=None if group is None else group.enter,
         )  # fmt: skip
