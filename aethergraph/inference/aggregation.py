@@ -158,12 +158,12 @@ class AggregatedBatches:
     def _by_blocks(self, ranges: Iterator[Range]) -> Iterator[Batch]:
         for parts in self.blocks(ranges):
             table, degrees = self._sums(parts)
-            begin = parts[0].start
-            for start, stop in parts:
-                nodes = np.arange(start, stop)
+            end = 0
+            for nodes in (np.arange(*part) for part in parts):
+                begin, end = end, end + len(nodes)
                 x = self._room_for(len(nodes))
-                x[len(nodes) :] = table[start - begin : stop - begin]
-                yield self._batch(nodes, x, degrees[start - begin : stop - begin])
+                x[len(nodes) :] = table[begin:end]
+                yield self._batch(nodes, x, degrees[begin:end])
             del table  # before the next one
 
     def blocks(self, ranges: Iterator[Range]) -> Iterator[list[Range]]:
@@ -187,17 +187,16 @@ class AggregatedBatches:
 
     def _sums(self, parts: Sequence[Range]) -> tuple[NDArray[Any], Ids]:
         """Return what the rows of the neighbours come to for the nodes of ranges; and degrees."""
-        begin, end = parts[0].start, parts[-1].stop
-        degrees = self._graph.in_degrees(np.arange(begin, end))
-        table = np.empty((end - begin, *self._rows.row_shape), self._dtype)
+        degrees = self._graph.in_degrees(np.concatenate([np.arange(*part) for part in parts]))
+        table = np.empty((len(degrees), *self._rows.row_shape), self._dtype)
         self._begin(table)
         rows, count = self.chunk_rows, self._rows.num_rows
-        edges = _BlockEdges(int(degrees.sum()), rows, end - begin)
+        edges, end = _BlockEdges(int(degrees.sum()), rows, len(degrees)), 0
         with stage("sample"):
             for part in parts:
                 ids, weights = self._edges_of(np.arange(*part))
-                nodes = np.arange(part.start - begin, part.stop - begin)
-                edges.add(ids, np.repeat(nodes, degrees[nodes]), weights)
+                begin, end = end, end + part.stop - part.start
+                edges.add(ids, np.repeat(np.arange(begin, end), degrees[begin:end]), weights)
             edges.sort()
         code = native.DTYPE_CODES[self._rows.dtype_name]
 

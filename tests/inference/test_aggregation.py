@@ -19,6 +19,7 @@ from support.strategies import edge_lists, examples
 from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.inference import aggregation, embed, job
+from aethergraph.inference.batches import Range
 from aethergraph.inference.plan import BATCHES, BLOCKS, LISTS
 from aethergraph.loading.batch import Batch
 
@@ -140,6 +141,20 @@ def vectors(folder: Path, layers: Any = None, graph: Any = GRAPH, **options: Any
 
 def wanted(folder: Path, **options: Any) -> Rows:
     return vectors(folder, [Mixed("mean", says=False), Mixed("sum", says=False)], **options)
+
+
+def test_a_block_may_have_ranges_that_are_apart() -> None:
+    """Those that a plan measures."""
+    rows, sums = FeatureTable.from_array(X), np.zeros_like(X)
+    np.add.at(sums, DST, X[SRC])
+    parts = [Range(3, 20), Range(350, 371)]
+    maker = aggregation.AggregatedBatches(GRAPH, rows, aggregation.Aggregate("sum", None), 1 << 20)
+    assert [*maker.blocks(iter(parts))] == [parts]
+    with maker.of(iter(parts)) as batches:
+        for part, batch in zip(parts, batches, strict=True):
+            assert batch.x is not None
+            np.testing.assert_array_equal(batch.seeds, np.arange(*part))
+            np.testing.assert_allclose(batch.x[batch.batch_size :], sums[slice(*part)], 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("storage", ["memory", "mmap", "uring"])
