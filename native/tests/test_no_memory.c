@@ -132,6 +132,13 @@ SWEEP(buffer, {
     if (!data)
         return err->code;
     aether_buffer_free(data, 1 << 20);
+    const int fd = open(rows_path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    data = aether_buffer_map(fd, 0, 4096, err);
+    close(fd);
+    if (!data)
+        return err->code;
+    aether_buffer_free(data, 4096);
     return rc;
 })
 

@@ -143,6 +143,8 @@ SWEEP(transactions, {
     USE(insert_plain(g, NODES + 2000, HUB, err));
     MAKE(aether_live_abort(g, err));
     MAKE(aether_snapshot_take(g, &s, err));
+    USE(aether_live_add_nodes(g, 0, 1 << 16, 1 << 16, err));
+    USE(aether_snapshot_renew(s, err)); /* which maps the roots of these */
     USE(aether_snapshot_has_edges(s, 0, ids, ids, NODES, found, NULL, err));
     CHECK(found[HUB] && !found[HUB + 1]);
     USE(ask(g, HUB, err));
