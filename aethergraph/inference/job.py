@@ -191,6 +191,7 @@ class Embedding:
         self._nodes: Sequence[Mapping[str, Ids]] | None = None  # by layer and type; None: all
         self._forms: list[_Forms] = []
         self._aggregates: list[Aggregate | None] = [None] * len(layers)
+        self._crowded: set[int] = set()  # layers that have a node which a batch has no room for
         self._watch = FiniteWatch()
         self._is_bfloat16 = options.dtype == "bfloat16"  # then bits are in the work files
 
@@ -366,13 +367,13 @@ class Embedding:
         """Return how many nodes and edges a batch of each layer and type may have.
 
         Raises:
-            InvalidArgumentError: a node has more neighbours than the budget has room for; names
-                the least that has.
+            InvalidArgumentError: a node has more neighbours than the budget has room for, and their
+                rows are needed together; names the least that has.
         """
         room, needed, limits = self._options.budget.limit * 3 // 8, 0, []
         largest: tuple[int, str, int] = (0, "", 0)
         before = {name: _form_of(rows) for name, rows in self._rows.items()}
-        for forms, degrees in zip(self._forms, self._degrees, strict=True):
+        for number, (forms, degrees) in enumerate(zip(self._forms, self._degrees, strict=True)):
             limits_of_layer: dict[str, int] = {}
             for name, form in forms.items():
                 row_bytes, value_bytes = self._widest(name, before)
@@ -380,7 +381,9 @@ class Embedding:
                 edge_bytes = (AHEAD + 2) * (24 + row_bytes + value_bytes) + 52
                 edge_bytes += 3 * max(row_bytes, form.row_bytes)
                 node, degree = degrees[name].largest
-                if (degree + 1) * edge_bytes > max(room, needed):
+                if (degree + 1) * edge_bytes > room and self._combines(number):
+                    self._crowded.add(number)
+                elif (degree + 1) * edge_bytes > max(room, needed):
                     needed, largest = (degree + 1) * edge_bytes, (node, name, degree)
                 limit = room // edge_bytes
                 if self._options.batch_size is None:
@@ -545,12 +548,24 @@ class Embedding:
             aggregates.append(aggregate)
         return aggregates
 
+    def _combines(self, number: int) -> bool:
+        """Return whether a layer can do without the rows of all neighbours of a node at once."""
+        is_first = number == 0  # files of others are opened so that they can be combined
+        return self._aggregates[number] is not None and (
+            not is_first or orders_of(self._rows[NODE], True) != [BATCHES]
+        )
+
+    def _orders(self, number: int, rows: RowSource) -> list[str]:
+        """Return the orders that a layer of a graph of one type can be done in."""
+        orders = orders_of(rows, self._aggregates[number] is not None)
+        return orders[:1] if number in self._crowded else orders
+
     def _choose(self, number: int, rows: Mapping[str, RowSource], limits: Mapping[str, int]) -> str:
         """Return the order in which a layer reads least."""
         if self._aggregates[number] is None:
             return BATCHES
         source = rows[NODE]
-        orders = orders_of(source, True)
+        orders = self._orders(number, source)
         if len(orders) == 1:
             return orders[0]
         return min(orders, key=lambda order: self._cost(number, source, limits[NODE], order)[1])
@@ -603,7 +618,7 @@ class Embedding:
 
     def _plan_layer(self, number: int, rows: RowSource, limit: int, speed: float) -> LayerPlan:
         """Return how a layer would be computed, of rows that are read at so many bytes a second."""
-        orders = orders_of(rows, self._aggregates[number] is not None)
+        orders = self._orders(number, rows)
         costs = {order: self._cost(number, rows, limit, order) for order in orders}
         order = min(costs, key=lambda order: costs[order][1])
         parts, size = costs.pop(order)

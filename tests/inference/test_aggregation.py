@@ -171,6 +171,27 @@ def test_rows_of_files(storage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(table.array, expected.array, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("storage", ["memory", "uring"])
+def test_a_hub_that_no_batch_has_room_for(storage: Any, tmp_path: Path) -> None:
+    """Its neighbours' rows are needed together only by a layer that has to see them."""
+    count = 20_000
+    graph = Graph.from_edges(count, np.arange(count), np.zeros(count, int))
+    np.save(tmp_path / "x.npy", RNG.standard_normal((count, 8)).astype(np.float32))
+    with FeatureTable.load(tmp_path / "x.npy", storage, memory_budget="1M") as rows:
+        with pytest.raises(InvalidArgumentError, match=r"too small for node 0, which has 20,000"):
+            embed([Mixed("sum", says=False)], graph, rows, tmp_path / "h.npy", memory_budget="1M")
+        layers = [Mixed("sum"), Mixed("mean")]
+        table = embed(layers, graph, rows, tmp_path / "h.npy", memory_budget="1M")
+        plan = embed(layers, graph, rows, tmp_path / "p.npy", memory_budget="1M", plan=True)
+    order = BLOCKS if storage == "uring" else LISTS
+    assert [layer.order for layer in plan][0] == order
+    expected = embed(
+        [Mixed("sum", says=False), Mixed("mean", says=False)], graph,
+        np.load(tmp_path / "x.npy"), tmp_path / "w.npy",
+    )  # fmt: skip
+    np.testing.assert_allclose(table.array, expected.array, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("order", [LISTS, BLOCKS])
 def test_goes_on_wherever_it_was_interrupted(
     order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
