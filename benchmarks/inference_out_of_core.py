@@ -88,7 +88,10 @@ def embed(folder: Path, budget: int, limit_seconds: float) -> dict[str, Any]:
 
 
 def by_hand(folder: Path, budget: int, limit_seconds: float) -> dict[str, Any]:
-    """Compute rows of the first layer until the time is over."""
+    """Compute rows of the first layer until the time is over, behind those beside the largest hub.
+
+    Its million neighbours would take all of the time by page faults.
+    """
     import torch
 
     from aethergraph import Graph, NeighborSampler
@@ -97,8 +100,8 @@ def by_hand(folder: Path, budget: int, limit_seconds: float) -> dict[str, Any]:
     x = np.load(folder / f"x{WIDTH}.npy", mmap_mode="r")
     sampler, model, clock, done = NeighborSampler(graph, [-1]), make_model(), Clock(), 0
     with torch.no_grad():
-        while done < len(x) and clock.read()["seconds"] < limit_seconds:
-            seeds = np.arange(done, min(done + BATCH, len(x)))
+        while BATCH + done < len(x) and clock.read()["seconds"] < limit_seconds:
+            seeds = np.arange(BATCH + done, min(2 * BATCH + done, len(x)))
             sample = sampler.sample(seeds, 0)
             batch = torch.from_numpy(x[sample.node]), torch.from_numpy(sample.edge_index)
             model.inference_per_layer(0, *batch, len(seeds))

@@ -23,11 +23,11 @@ BENCHMARKS = (
     "floor", "io", "sampling", "typed", "typed_temporal", "modes", "gather", "live", "live_base",
     "live_peers", "live_reads", "live_features", "streaming", "streaming_training", "udp", "remote",
     "served_samples", "keys", "order", "order_misses", "walks", "context", "compressed", "build",
-    "build_bounded", "tables", "end_to_end", "links", "inference", "inference_refresh", "growth",
-    "load_time", "observe", "threads", "memory_limit", "outofcore", "outofcore_modes",
-    "outofcore_gather", "values_out_of_core", "planning", "storages", "train_beyond_memory",
-    "accuracy", "dgl_loaders", "dgl_disk", "dgl_grouped", "dgl_accuracy", "ray_data", "scale_model",
-    "sharded",
+    "build_bounded", "tables", "end_to_end", "links", "inference", "inference_refresh",
+    "inference_out_of_core", "growth", "load_time", "observe", "threads", "memory_limit",
+    "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core", "planning",
+    "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk", "dgl_grouped",
+    "dgl_accuracy", "ray_data", "scale_model", "sharded",
 )  # fmt: skip
 
 

@@ -195,6 +195,15 @@ def test_out_of_core(data: Path) -> None:
 
 
 @rare
+def test_vectors_out_of_core(data: Path) -> None:
+    document = run_limited("inference_out_of_core", data)
+    assert [row[:3] for row in document["tables"][0]["rows"]] == [
+        ["aethergraph embed", 1, 20_000], ["aethergraph embed", 2, 20_000],
+        ["a loop by hand", 1, 20_000 - 4096],
+    ]  # fmt: skip
+
+
+@rare
 def test_modes_out_of_core(data: Path) -> None:
     document = run_limited("outofcore_modes", data)
     assert len(document["data"]["modes"]) == 11
