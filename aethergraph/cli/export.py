@@ -22,7 +22,24 @@ from aethergraph.features.feature_table import FeatureTable
 from aethergraph.ids import IdMap
 from aethergraph.storage.live_directory import is_live_directory
 
-__all__ = ["export_command", "keys_of"]
+__all__ = ["CommitOfIds", "TypeOfIds", "export_command", "keys_of"]
+
+
+#: Options that commands with rows and the keys of their nodes share.
+CommitOfIds = Annotated[
+    int | None,
+    typer.Option(
+        "--commit", min=0, help="Of a live graph in --ids, the commit; default: the last one."
+    ),
+]
+TypeOfIds = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        help="Of a graph of many types in --ids, the type of the nodes; default: the name of "
+        "the file of rows, as embed calls it.",
+    ),
+]
 
 
 @command
@@ -38,18 +55,8 @@ def export_command(
             "numbers of the nodes."
         ),
     ] = None,
-    commit: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of a live graph in --ids, the commit; default: the last one."),
-    ] = None,
-    node_type: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            help="Of a graph of many types in --ids, the type of the nodes; default: the name of "
-            "the file of rows, as embed calls it.",
-        ),
-    ] = None,
+    commit: CommitOfIds = None,
+    node_type: TypeOfIds = None,
     key: Annotated[
         str | None, typer.Option(help="Column of the keys; default: key, or node without --ids.")
     ] = None,

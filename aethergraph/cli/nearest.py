@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aethergraph.cli.export import keys_of
+from aethergraph.cli.export import CommitOfIds, TypeOfIds, keys_of
 from aethergraph.cli.terminal import command, printable
 from aethergraph.convert.readers.base import check_readable
 from aethergraph.errors import InvalidArgumentError
@@ -26,18 +26,8 @@ def nearest_command(
         Path | None,
         typer.Option(help="Keys of the nodes: a map of ids (.ids), or a graph that has one."),
     ] = None,
-    commit: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of a live graph in --ids, the commit; default: the last one."),
-    ] = None,
-    node_type: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            help="Of a graph of many types in --ids, the type of the nodes; default: the name of "
-            "the file of vectors, as embed calls it.",
-        ),
-    ] = None,
+    commit: CommitOfIds = None,
+    node_type: TypeOfIds = None,
     dot: Annotated[
         bool, typer.Option("--dot", help="Compare by inner products, not by cosines.")
     ] = False,

@@ -24,7 +24,7 @@ MOST_NODES = 2**32 - 1
 
 @dataclass(frozen=True)
 class GraphForm:
-    """What a live graph is made of, and keeps.
+    """Form of a live graph: its types of nodes and edges, and the values that it keeps.
 
     Attributes:
         num_nodes: nodes by type, to begin with.

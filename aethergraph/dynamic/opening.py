@@ -78,7 +78,7 @@ class Opening:
 
 
 class FormRequest:
-    """What the arguments of ``open`` ask of a graph: all that it keeps, or what it has.
+    """Request of the arguments of ``open``: the form of a new graph, or of one that is there.
 
     Args:
         options: those of all edge types.

@@ -56,7 +56,7 @@ _LOOKED_AT = 4
 
 
 class Aggregate(NamedTuple):
-    """What a layer needs of the rows of its neighbours.
+    """Need of a layer: the one thing that it takes of the rows of its neighbours.
 
     Attributes:
         how: ``"sum"``, ``"mean"`` or ``"max"``.

@@ -130,7 +130,7 @@ def change(graph: DynamicGraph, model: Model, seed: int) -> None:
 def test_a_script_is_that_without_its_bad_calls(
     form: Form, steps: list[tuple[int, list[int]]], in_directory: bool
 ) -> None:
-    """Whether a call is refused or fails midway; in memory, and once the log is read again."""
+    """Undo calls that are refused and calls that fail midway, in memory and in the log."""
     bad, model = bad_calls(form), Model(form, 3)
     model.rows = [[float(node), 0.5] for node in range(3)]
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +201,7 @@ def test_keys_that_are_refused_are_nobodys(tmp_path: Path) -> None:
 
 
 def test_rows_that_have_no_room_undo_their_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two attributes the first is changed already; readers of any commit see nothing of it."""
+    """Undo the first of two attributes, too: readers of any commit see nothing of it."""
     graph = DynamicGraph(3, 1)
     graph.node_attrs["x"], graph.node_attrs["y"] = np.zeros(3), np.zeros(3)
     take = GrowingRows._take

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.recording import Interrupt, Recording
+from support.recording import Recording
 from support.strategies import edge_lists, examples
 
 from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
@@ -144,7 +144,7 @@ def wanted(folder: Path, **options: Any) -> Rows:
 
 
 def test_a_block_may_have_ranges_that_are_apart() -> None:
-    """Those that a plan measures."""
+    """A plan measures such ranges."""
     rows, sums = FeatureTable.from_array(X), np.zeros_like(X)
     np.add.at(sums, DST, X[SRC])
     parts = [Range(3, 20), Range(350, 371)]
@@ -200,7 +200,7 @@ def test_goes_on_wherever_it_was_interrupted(
     small_blocks(monkeypatch, 300 << 10)
     monkeypatch.setattr(job, "RECORD_SECONDS", 0.0)
     recording = Recording(monkeypatch, interrupted_after=True)
-    out, points, remarks = tmp_path / "h.npy", 0, set[str]()
+    out, remarks = tmp_path / "h.npy", set[str]()
     expected = vectors(tmp_path, batch_size=70)
     out.unlink()
 
@@ -208,19 +208,12 @@ def test_goes_on_wherever_it_was_interrupted(
         layers = [Mixed("mean"), Mixed("sum")]
         embed(layers, GRAPH, X, out, batch_size=70, remark=remarks.add)
 
-    while True:
-        points += 1
-        recording.left = points
-        try:
-            run()
-        except Interrupt:
-            recording.left = 0
-            run()
-        else:
-            break
+    def check(_: None) -> None:
         np.testing.assert_array_equal(np.load(out), expected)
         assert os.listdir(tmp_path) == ["h.npy"]
         out.unlink()
+
+    points = recording.interrupt_each(run, check)
     assert points > 12  # six batches of each layer
     assert {"going on at row 70 of layers[1]", "going on at row 350 of layers[0]"} < remarks
 

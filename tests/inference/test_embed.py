@@ -229,7 +229,7 @@ def test_dtype_of_the_output_alone(tmp_path: Path) -> None:
 
 
 def test_bfloat16_is_a_native_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows that are rounded as FeatureTable.save() does, also where work went on."""
+    """Round rows as FeatureTable.save() does, also where work went on."""
     layer, out = Total(), tmp_path / "h.bin"
     exact = embed([layer, layer], GRAPH, X / 7, tmp_path / "h.npy")
     exact.save(tmp_path / "wanted.bin", "bfloat16")
@@ -510,26 +510,21 @@ def test_goes_on_wherever_it_was_interrupted(
     """Interrupted at every recording, before it or after it, then run again."""
     monkeypatch.setattr(job, "RECORD_SECONDS", 0.0)
     recording = Recording(monkeypatch, interrupted_after=after)
-    out, points, remarks = tmp_path / "h.npy", 0, set[str]()
+    out, remarks = tmp_path / "h.npy", set[str]()
 
     def run() -> None:
         layers = [Total(3), Total(2)]
         embed(layers, GRAPH, X, out, batch_size=70, remark=remarks.add)
 
-    while True:
-        points += 1
-        recording.left = points
-        try:
-            run()
-        except Interrupt:
-            assert not out.exists()
-            recording.left = 0
-            run()
-        else:
-            break
+    def look() -> None:
+        assert not out.exists()
+
+    def check(_: None) -> None:
         np.testing.assert_array_equal(np.load(out), WANTED)
         assert os.listdir(tmp_path) == ["h.npy"]
         out.unlink()
+
+    points = recording.interrupt_each(run, check, look)
     assert points == 2 * 3 + 2  # three batches of each layer, and placing
     assert {"going on at row 70 of layers[1]", "going on at the end of the last layer"} < remarks
 

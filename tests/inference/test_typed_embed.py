@@ -369,25 +369,21 @@ def test_goes_on_wherever_it_was_interrupted(
     """Interrupted at every recording, before it or after it, then run again."""
     monkeypatch.setattr(job, "RECORD_SECONDS", 0.0)
     recording = Recording(monkeypatch, interrupted_after=after)
-    out, points, remarks = tmp_path / "h", 0, set[str]()
+    out, remarks = tmp_path / "h", set[str]()
 
     def run() -> Any:
         return embed(LAYERS, GRAPH, X, out, batch_size=70, remark=remarks.add)
 
-    while True:
-        points += 1
-        recording.left = points
-        try:
-            run()
-        except Interrupt:
-            assert not out.exists() or os.listdir(out) == ["paper.npy.building"]
-            recording.left = 0
-            assert_tables(run(), WANTED, out)
-        else:
-            break
+    def look() -> None:
+        assert not out.exists() or os.listdir(out) == ["paper.npy.building"]
+
+    def check(tables: Any) -> None:
+        assert_tables(tables, WANTED, out)
         for path in out.iterdir():
             path.unlink()
         out.rmdir()
+
+    points = recording.interrupt_each(run, check, look)
     assert points == 2 * (2 + 2 + 1) + 2  # batches of papers, authors and venues, and placing
     assert {
         "going on at row 70 of 'paper' of layers[0]", "going on at row 0 of 'author' of layers[1]",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
 from aethergraph.convert.external.journal import Journal
 
 __all__ = ["Interrupt", "Recording", "kill_at_recording"]
+
+T = TypeVar("T")
 
 
 class Interrupt(BaseException):
@@ -39,6 +42,33 @@ class Recording:
                 record(journal, **state)
 
         monkeypatch.setattr(Journal, "record", interrupted)
+
+    def interrupt_each(
+        self, run: Callable[[], T], check: Callable[[T], None],
+        on_interrupt: Callable[[], None] = lambda: None,
+    ) -> int:  # fmt: skip
+        """Run again and again, interrupted at each recording in turn, then to the end.
+
+        Args:
+            run: the work; called again after each interrupt.
+            check: called with what the second run returned; removes what it has made.
+            on_interrupt: called in between.
+
+        Returns:
+            The number of the run that was not interrupted any more.
+        """
+        points = 0
+        while True:
+            points += 1
+            self.left = points
+            try:
+                run()
+            except Interrupt:
+                on_interrupt()
+                self.left = 0
+                check(run())
+            else:
+                return points
 
 
 def kill_at_recording(number: int, call: str) -> None:

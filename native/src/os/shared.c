@@ -120,8 +120,8 @@ int ae_shared_attach(int fd, uint64_t mapped, bool writable, const char *what, a
 
 int ae_shared_extend(const ae_shared *s, uint64_t mapped, uint8_t **out, aether_error *err) {
     uint8_t *at = reserve_huge(mapped);
-    /* Of no bytes: the mapping stays where it is, and is there once more. Past the C library, in which UCX
-     * puts a function in place of mremap() that leaves the address out. */
+    /* A remapping of no bytes leaves the mapping where it is, and makes it once more. The system call is made
+     * directly, because UCX puts a function in place of mremap() that leaves the address out. */
     const long data = syscall(SYS_mremap, s->data, 0UL, mapped, MREMAP_MAYMOVE | (at ? MREMAP_FIXED : 0), at);
     const int failed = errno;
     *out = data == -1 ? NULL : (uint8_t *)data;
