@@ -23,6 +23,7 @@ from aethergraph.graph.schema import NODE, Schema, as_typed
 from aethergraph.inference.batches import Fanout, Until
 from aethergraph.inference.descriptions import describe_command, describe_kept
 from aethergraph.inference.job import Embedding, Layer, Options
+from aethergraph.inference.planner import Planner
 from aethergraph.inference.refresh import refresh_outputs
 from aethergraph.inference.table import origin_of
 from aethergraph.loading.columns import edge_columns
@@ -183,9 +184,10 @@ def embed(
         command["refresh"] = True  # work files of layers stay
         if at.native_snapshot is not None:
             command["graph"]["origin"] = origin_of(at, int(at.native_snapshot.lsn))
-    job = Embedding(functions, at, rows, columns, options, command, stages or silent)
+    work = functions, at, rows, columns, options, command, stages or silent
     if plan:
-        return job.plan(path)
+        return Planner(*work).plan(path)
+    job = Embedding(*work)
     if refresh:
         if graph.is_live:
             _flush(graph)

@@ -22,10 +22,8 @@ import contextlib
 import errno
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -57,20 +55,17 @@ from aethergraph.inference.batches import (
     Until,
     cut,
     fanouts_of,
-    gathered_dtype,
     rows_by_type,
 )
 from aethergraph.inference.fingerprints import name_of
 from aethergraph.inference.finite import FiniteWatch
+from aethergraph.inference.forms import Form, Forms, describe_forms, form_of, with_zeros
 from aethergraph.inference.layer_file import LayerFile, map_rows
 from aethergraph.inference.plan import (
     BATCHES,
     BLOCKS,
-    LayerPlan,
-    Plan,
     bytes_of_batches,
     orders_of,
-    read_speed,
 )
 from aethergraph.inference.table import (
     HASHES,
@@ -81,7 +76,6 @@ from aethergraph.inference.table import (
     layer_name,
     name_in_files,
 )
-from aethergraph.loading.batch import Batch
 from aethergraph.loading.columns import Column
 from aethergraph.protocols import AnyGraph, EdgeType, HomogeneousGraph, RowSource
 from aethergraph.sampling.keys import mix_key
@@ -97,8 +91,6 @@ RECORD_SECONDS = 5.0
 _BATCH_BYTES = 16 << 20
 #: Samples whose rows are planned together at most, and bytes of an edge or a node of one.
 _PLANNED, _SAMPLE_BYTES = 64, 32
-#: Batches that are timed for a plan.
-_TIMED = 4
 #: Bytes of a cache of rows at least, however many types share the budget.
 _LEAST_CACHE = 256 << 10
 
@@ -141,21 +133,6 @@ class Options(NamedTuple):
     until: Until | None = None
 
 
-class _Form(NamedTuple):
-    """Rows that a layer returns."""
-
-    row_shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    @property
-    def row_bytes(self) -> int:
-        return int(np.prod(self.row_shape, dtype=np.int64)) * self.dtype.itemsize
-
-
-#: Forms of the rows of a layer by node type, of the types that have any.
-_Forms = dict[str, _Form]
-
-
 class Embedding:
     """One call of :func:`embed`.
 
@@ -189,7 +166,7 @@ class Embedding:
                 else {name: Degrees(graph, fanout, name) for name in self._counts}
             )  # fmt: skip
         self._nodes: Sequence[Mapping[str, Ids]] | None = None  # by layer and type; None: all
-        self._forms: list[_Forms] = []
+        self._forms: list[Forms] = []
         self._aggregates: list[Aggregate | None] = [None] * len(layers)
         self._crowded: set[int] = set()  # layers that have a node which a batch has no room for
         self._watch = FiniteWatch()
@@ -277,12 +254,12 @@ class Embedding:
 
     # ---- before work begins ----------------------------------------------------------------
 
-    def _try_layers(self) -> list[_Forms]:
+    def _try_layers(self) -> list[Forms]:
         """Call all layers for a node of each type; return the forms of their rows."""
         batches = {name: self._try_batch(name) for name in self._counts}
-        forms: list[_Forms] = []
+        forms: list[Forms] = []
         for number, layer in enumerate(self._layers):
-            form: _Forms = {}
+            form: Forms = {}
             for name, batch in batches.items():
                 try:
                     rows: Any = layer(batch)
@@ -290,23 +267,23 @@ class Embedding:
                     before = f"layers[{number - 1}] returns" if number else "features has"
                     raise InvalidArgumentError(
                         f"layers[{number}] ({name_of(layer)}) does not take rows "
-                        f"{_describe_forms(batch)}, as {before} them{self._of(name)}: "
+                        f"{describe_forms(batch)}, as {before} them{self._of(name)}: "
                         f"{type(error).__name__}: {error}"
                     ) from error
                 if rows is None and self._schema.is_typed:
                     continue
                 self._check_rows(number, name, rows, batch, None)
-                form[name] = _Form(rows.shape[1:], rows.dtype)
+                form[name] = Form(rows.shape[1:], rows.dtype)
             if not form:
                 raise InvalidArgumentError(
                     f"layers[{number}] ({name_of(layer)}) returned None for every node type: "
                     "return rows of the nodes in batch.seeds"
                 )
             forms.append(form)
-            batches = {name: _with_zeros(batch, form) for name, batch in batches.items()}
+            batches = {name: with_zeros(batch, form) for name, batch in batches.items()}
         if self._options.dtype is not None:
             dtype = native.ARRAY_DTYPES[native.DTYPE_CODES[self._options.dtype]]
-            forms[-1] = {name: _Form(form.row_shape, dtype) for name, form in forms[-1].items()}
+            forms[-1] = {name: Form(form.row_shape, dtype) for name, form in forms[-1].items()}
         return forms
 
     def _try_batch(self, node_type: str) -> Any:
@@ -321,7 +298,7 @@ class Embedding:
         return f" for {node_type!r}" if self._schema.is_typed else ""
 
     def _check_rows(
-        self, number: int, node_type: str, rows: Any, batch: Any, form: _Form | None
+        self, number: int, node_type: str, rows: Any, batch: Any, form: Form | None
     ) -> None:
         """Raise unless a layer has returned an array of rows for the nodes of a batch."""
         label = f"layers[{number}] ({name_of(self._layers[number])}) returned"
@@ -354,7 +331,7 @@ class Embedding:
         """
         self._nodes = nodes
         self._forms = [
-            {name: _Form(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in by_type.items()}
+            {name: Form(tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in by_type.items()}
             for by_type in forms
         ]
         self._degrees = [
@@ -372,7 +349,7 @@ class Embedding:
         """
         room, needed, limits = self._options.budget.limit * 3 // 8, 0, []
         largest: tuple[int, str, int] = (0, "", 0)
-        before = {name: _form_of(rows) for name, rows in self._rows.items()}
+        before = {name: form_of(rows) for name, rows in self._rows.items()}
         for number, (forms, degrees) in enumerate(zip(self._forms, self._degrees, strict=True)):
             limits_of_layer: dict[str, int] = {}
             for name, form in forms.items():
@@ -401,14 +378,14 @@ class Embedding:
             )
         return limits
 
-    def _widest(self, node_type: str, forms: _Forms) -> tuple[int, int]:
+    def _widest(self, node_type: str, forms: Forms) -> tuple[int, int]:
         """Return the most bytes of a row, and of an edge's values, in batches of a type."""
         kinds = [kind for kind in self._schema.edge_types if kind[2] == node_type]
         sources = {node_type, *(kind[0] for kind in kinds)}
         values = dict.fromkeys(kinds, 0)
         for column in self._edge_columns:
             if column.kind in values:
-                values[column.kind] += _form_of(column.rows).row_bytes
+                values[column.kind] += form_of(column.rows).row_bytes
         rows = [form.row_bytes for name, form in forms.items() if name in sources]
         return max(rows, default=0), max(values.values(), default=0)
 
@@ -439,7 +416,7 @@ class Embedding:
                 journal.folder,
             )
 
-    def _file_bytes(self, forms: _Forms) -> dict[str, int]:
+    def _file_bytes(self, forms: Forms) -> dict[str, int]:
         """Return the bytes of all rows of a layer by node type."""
         return {name: self._counts[name] * form.row_bytes for name, form in forms.items()}
 
@@ -543,7 +520,7 @@ class Embedding:
             label = f"layers[{number}] ({name_of(layer)})"
             aggregate = None
             if is_whole and self._options.fanouts[number] == -1:
-                form = _form_of(self._rows[NODE]) if before is None else before[NODE]
+                form = form_of(self._rows[NODE]) if before is None else before[NODE]
                 aggregate = aggregate_of(layer, label, form.dtype, self._edge_columns)
             aggregates.append(aggregate)
         return aggregates
@@ -594,66 +571,6 @@ class Embedding:
                     pass
 
         return len(ranges), bytes_of_batches(rows, ranges, maker.rows_of, fetch)
-
-    def plan(self, out: str) -> Plan:
-        """Return how the layers of a graph of one type would be computed.
-
-        Args:
-            out: the output; files in the place of the layers' are beside it, and hold no bytes.
-        """
-        check_outputs([out], [], True)
-        self._forms = self._try_layers()
-        self._aggregates = self._aggregates_of()
-        plan, limits = Plan(), self._limits()
-        speed = read_speed(self._rows[NODE])
-        folder = os.path.dirname(os.path.abspath(out))
-        with tempfile.TemporaryDirectory(prefix=".plan-", dir=folder) as folder:
-            for number, limit in enumerate(limits):
-                with contextlib.ExitStack() as stack:
-                    rows = self._rows[NODE]
-                    if number:
-                        rows = self._stand_in(number - 1, os.path.join(folder, "x.npy"), stack)
-                    plan.append(self._plan_layer(number, rows, limit[NODE], speed))
-        return plan
-
-    def _plan_layer(self, number: int, rows: RowSource, limit: int, speed: float) -> LayerPlan:
-        """Return how a layer would be computed, of rows that are read at so many bytes a second."""
-        orders = self._orders(number, rows)
-        costs = {order: self._cost(number, rows, limit, order) for order in orders}
-        order = min(costs, key=lambda order: costs[order][1])
-        parts, size = costs.pop(order)
-        if number and rows.is_in_memory:
-            size = rows.nbytes  # it is copied there
-        seconds = (
-            self._time(number, _zeros(rows.num_rows, _form_of(rows)), limit, order) + size / speed
-        )
-        instead = next((size for _, size in costs.values()), None)
-        return LayerPlan(name_of(self._layers[number]), order, parts, size, seconds, instead)
-
-    def _time(self, number: int, rows: RowSource, limit: int, order: str) -> float:
-        """Return the seconds of a layer but for reading, of those of some of its batches."""
-        ranges = list(self._ranges(number, limit))
-        degrees = self._degrees[number][NODE]
-        some = ranges[:: max(1, len(ranges) // _TIMED)][:_TIMED]
-        work = [part.stop - part.start + degrees.sum_of(part) for part in some]
-        began = time.perf_counter()
-        for result in self.results(
-            number, NODE, {NODE: rows}, limit, order=order, ranges=iter(some)
-        ):
-            del result
-        elapsed = time.perf_counter() - began
-        total = self._counts[NODE] + sum(map(degrees.sum_of, ranges))
-        return elapsed * total / max(1, sum(work))
-
-    def _stand_in(self, number: int, path: str, stack: contextlib.ExitStack) -> RowSource:
-        """Return rows in place of those of a layer, in memory or read as they would be."""
-        form, count = self._forms[number][NODE], self._counts[NODE]
-        if count * form.row_bytes <= self._options.budget.limit // 2:
-            return _zeros(count, form)
-        with LayerFile(path, (count, *form.row_shape), form.dtype) as file:
-            file.extend()
-        share = self._options.budget.limit // 2
-        return stack.enter_context(FeatureTable.load(path, "auto", memory_budget=share))
 
     def _ranges(self, number: int, limit: int) -> Iterator[Range]:
         """Yield the ranges of the batches of a layer, of a graph of one type."""
@@ -806,37 +723,6 @@ def _folder(path: str) -> Iterator[None]:
                 os.rmdir(path)
 
 
-def _describe_forms(batch: Any) -> str:
-    """Return the forms of the rows of a batch, for messages."""
-    if isinstance(batch, Batch):
-        return f"of shape {batch.node_attrs['x'].shape[1:]} and {batch.node_attrs['x'].dtype}"
-    forms = (f"{name!r}: shape {x.shape[1:]} and {x.dtype}" for name, x in batch.x.items())
-    return f"of {', '.join(forms) or 'no type'}"
-
-
-def _with_zeros(batch: Any, forms: _Forms) -> Any:
-    """Return a batch with rows of zeros, as a layer returns them."""
-    nodes, is_typed = batch.subgraph.node, isinstance(batch.subgraph.node, dict)
-
-    def zeros(name: str, form: _Form) -> dict[str, NDArray[Any]]:
-        count = len(nodes[name] if is_typed else nodes)
-        return {"x": np.zeros((count, *form.row_shape), form.dtype)}
-
-    rows = {name: zeros(name, form) for name, form in forms.items()}
-    return replace(batch, node_attrs=rows if is_typed else rows[NODE])
-
-
-def _zeros(count: int, form: _Form) -> FeatureTable:
-    """Return rows of zeros that take no memory."""
-    row = np.zeros(form.row_shape, form.dtype)
-    return FeatureTable.from_array(np.broadcast_to(row, (count, *form.row_shape)))
-
-
 def _limit_of(row_bytes: int) -> int:
     """Return the nodes and edges of a batch of no given size."""
     return max(1024, _BATCH_BYTES // max(1, row_bytes))
-
-
-def _form_of(rows: RowSource) -> _Form:
-    """Return the form of rows in batches."""
-    return _Form(rows.row_shape, gathered_dtype(rows))
