@@ -108,7 +108,7 @@ def embed(
             of them, and so the output is exact.
         until: compute vectors as of this time: from edges whose time is at most this, or, where
             nodes have times, from neighbours of which that is so. Of a typed graph relations
-            without times are whole. With ``num_neighbors`` those in time are drawn alike.
+            without times are whole. With ``num_neighbors``, neighbours in time are drawn alike.
         time_attr: with ``until``, the name of the times, as for
             :class:`aethergraph.NeighborSampler`; None: ``"edge_time"`` or ``"node_time"``,
             whichever the graph has.
